@@ -1,0 +1,59 @@
+"""What autotune raises. Only the command line turns these into an exit status.
+
+AutotuneError                 every error of ours; one clear message, no traceback needed
+├── UsageError                the command line or a file given to it is wrong (exit 2)
+│   ├── ConfigError           a damaged config file, an unknown option or value
+│   └── RunFolderError        the run folder cannot be used: exists, read-only, not a run
+└── WorkloadError             the user's workload cannot run as it is (exit 1)
+    ├── ScriptError           the user's code raised: carries its own traceback
+    ├── DoesNotFit            nothing fits into the memory it may use
+    └── SearchFailed          every trial fails in the same way
+"""
+
+from __future__ import annotations
+
+
+class AutotuneError(Exception):
+    """Base of all errors that autotune raises on purpose.
+
+    `hint` is the way out, shown on a line of its own; `traceback` is the user's own, where their code failed.
+    """
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, hint: str = "", traceback: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(AutotuneError):
+    exit_status = 2
+
+
+class ConfigError(UsageError):
+    pass
+
+
+class RunFolderError(UsageError):
+    pass
+
+
+class WorkloadError(AutotuneError):
+    pass
+
+
+class ScriptError(WorkloadError):
+    pass
+
+
+class DoesNotFit(WorkloadError):
+    pass
+
+
+class SearchFailed(WorkloadError):
+    pass

@@ -1,0 +1,78 @@
+"""What the probe found out about a workload: plain facts that cross from the trial process to the steering one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One workload on one device, as seen by building it once and running one step."""
+
+    # the device
+    device: str
+    """as torch names it: "cpu", "cuda:0" """
+    device_name: str
+    device_memory_bytes: int | None = None
+    """total memory of the accelerator; None on the CPU"""
+    device_free_bytes: int | None = None
+    default_threads: int = 1
+    """intra-op threads that torch would use unasked"""
+    native_bf16: bool = False
+    native_fp16: bool = False
+    deterministic: bool = False
+    """the script asks for deterministic algorithms"""
+
+    # the data
+    dataset_length: int | None = None
+    """samples in an epoch; None where nobody knows"""
+    drop_last: bool = False
+    custom_loader: bool = False
+    iterable: bool = False
+    batch_structure: str = ""
+    sample_bytes: int = 0
+    tensors_per_batch: int = 1
+    fixed_batch: str | None = None
+    """why the batch size has no effect; None where it has"""
+    workers_refused: str | None = None
+    """why loader workers cannot be used; None where they can"""
+    variable_shapes: bool = False
+    seeded_generators: tuple[str, ...] = ()
+    """attributes of the dataset that hold a random generator: each worker would repeat the same numbers"""
+
+    # the model
+    model: str = ""
+    parameters: int = 0
+    trainable_parameters: int = 0
+    parameter_bytes: int = 0
+    convolution_ranks: tuple[int, ...] = ()
+    """ranks of the convolution weights found: 3 (1-d), 4 (2-d), 5 (3-d)"""
+    batchnorm: bool = False
+    chain: str | None = None
+    """module path of the blocks that can be recomputed"""
+    chain_length: int = 0
+    chain_kind: str = ""
+    """"blocks" (one segment a block) or "sequential" (segments of several layers)"""
+    chain_refused: str | None = None
+    """why there is nothing to recompute, or why recomputing it would change the gradients"""
+    optimizer: str = ""
+    default_optimizer: bool = False
+    """the workload names no optimizer, so that the tool chose one"""
+
+    # the step
+    step: str = ""
+    """how the loss is found, in words"""
+    own_step: bool = False
+    """the training step does its own backward and optimizer steps"""
+    uses_tuned_autocast: bool = True
+    own_autocast: bool = False
+    own_scaler: bool = False
+    compiled: bool = False
+
+    # seconds of this one run, for a first idea of costs
+    import_s: float = 0.0
+    build_s: float = 0.0
+    sample_load_s: float = 0.0
+    sample_compute_s: float = 0.0
+    probe_batch: int = 1
+    notes: tuple[str, ...] = field(default_factory=tuple)

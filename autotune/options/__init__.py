@@ -1,0 +1,50 @@
+"""The options that can be tuned: the registry. A new option is a module here and its line below."""
+
+from __future__ import annotations
+
+import difflib
+
+from autotune.errors import ConfigError
+from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.batch_size import BatchSize
+from autotune.options.channels_last import ChannelsLast
+from autotune.options.checkpoint_segments import CheckpointSegments
+from autotune.options.cudnn_benchmark import CudnnBenchmark
+from autotune.options.num_threads import NumThreads
+from autotune.options.num_workers import NumWorkers
+from autotune.options.persistent_workers import PersistentWorkers
+from autotune.options.pin_memory import PinMemory
+from autotune.options.precision import Precision
+from autotune.options.prefetch_factor import PrefetchFactor
+
+__all__ = ["OPTIONS", "Context", "Effect", "Inapplicable", "Option", "Value", "option_named"]
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        BatchSize(),
+        Precision(),
+        NumWorkers(),
+        PrefetchFactor(),
+        PersistentWorkers(),
+        PinMemory(),
+        ChannelsLast(),
+        CheckpointSegments(),
+        CudnnBenchmark(),
+        NumThreads(),
+    )
+}
+"""every option by name, in the order in which people read them"""
+
+
+def option_named(name: str) -> Option:
+    """Return the option called `name`.
+
+    Raises:
+        ConfigError: there is none; names the nearest one.
+    """
+    if name in OPTIONS:
+        return OPTIONS[name]
+    near = difflib.get_close_matches(name, OPTIONS, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Options: {', '.join(OPTIONS)}"
+    raise ConfigError(f"unknown option: {name}", hint=hint)

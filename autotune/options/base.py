@@ -1,0 +1,110 @@
+"""What an option is: everything that the tool knows about one setting, in one object.
+
+A new option is one module in this folder with one subclass of `Option`, plus its line in the registry.
+Option modules import torch only inside the functions that carry the value out: the steering process has no torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.facts import Facts
+    from autotune.machine import Machine
+    from autotune.plan import Plan
+
+Value = bool | int | str
+"""what an option may be set to: a TOML scalar"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """Expected effect of a value against the option's default, as natural-log ratios (0.0: none).
+
+    The search starts from these and learns the rest.
+    """
+
+    compute: float = 0.0
+    """on the compute time of a sample"""
+    loader: float = 0.0
+    """on the time that the loader needs for a sample"""
+    memory: float = 0.0
+    """on the activation memory of a sample"""
+    sd: float = 0.2
+    """how unsure that is: standard deviation of the log ratios"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What an option may look at to decide its choices: all plain facts."""
+
+    facts: Facts
+    machine: Machine
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    """what the user runs today, by option name"""
+    max_batch: int | None = None
+    batch_step: int = 8
+    allowed: frozenset[str] = frozenset()
+    """opt-in options that the user asked for"""
+
+
+@dataclass(frozen=True)
+class Inapplicable:
+    """An option that cannot do anything here, and why.
+
+    `keep` says that the baseline's value is still needed to build the workload (a batch size that cannot vary).
+    """
+
+    reason: str
+    keep: bool = False
+
+
+class Option(ABC):
+    """One setting that can be tuned."""
+
+    name: str
+    help: str
+    default: Value
+    """PyTorch's own"""
+    ordered: bool = False
+    """whether the order of the values means something (batch sizes do, precisions do not)"""
+    affects: frozenset[str] = frozenset()
+    """sides of the step that the value moves: "compute", "loader", "memory" """
+    changes_result: bool = False
+    """whether the value changes the training result, beyond rounding"""
+    minimum: int = 0
+    """smallest value, where the values are whole numbers"""
+    needs: str | None = None
+    """the option that must differ from its default for this one to have any effect"""
+    order: int = 50
+    """position among the options when the plan is made; lower is earlier"""
+
+    @abstractmethod
+    def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
+        """Return the values that make sense for this workload on this machine, or why there are none."""
+
+    @abstractmethod
+    def apply(self, value: Value, plan: Plan) -> None:
+        """Let the value take effect: edit the plan that `Tuned` carries out."""
+
+    @abstractmethod
+    def snippet(self, value: Value) -> str:
+        """Return the plain PyTorch lines that do the same."""
+
+    def expert(self, context: Context) -> Value:
+        """Return what an experienced engineer would set first."""
+        return self.default
+
+    def prior(self, value: Value, context: Context) -> Effect:
+        """Return the expected effect of `value` against the default."""
+        return Effect()
+
+    def check(self, value: Value) -> str | None:
+        """Return why `value` can never be a value of this option (a wrong type, out of range), or None."""
+        if type(value) is type(self.default):
+            too_small = type(value) is int and value < self.minimum
+            return f"must be {self.minimum} or more" if too_small else None
+        return {bool: "takes true or false", int: "takes a whole number", str: "takes text"}[type(self.default)]

@@ -1,0 +1,85 @@
+"""batch_size: samples that one step trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+
+from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.plan import Plan
+
+BASELINE_MULTIPLE = 64  # how far above the baseline's batch the search looks unless told otherwise
+
+
+class BatchSize(Option):
+    name = "batch_size"
+    help = "samples per step"
+    default = 1
+    ordered = True
+    minimum = 1
+    affects = frozenset({"compute", "loader", "memory"})
+    changes_result = True
+    order = 10
+
+    def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
+        if context.facts.fixed_batch:
+            return Inapplicable(context.facts.fixed_batch, keep=True)
+        top = largest_batch(context)
+        step = context.batch_step
+        if top < step:
+            return Inapplicable(
+                f"{top} samples at most, and sizes are multiples of {step}; --batch-step 1 allows others"
+            )
+        sizes = [size for size in ladder(step, top) if self.refusal(size, context) is None]
+        return sizes or Inapplicable("every size leaves a last batch of one sample, which BatchNorm refuses")
+
+    def refusal(self, size: int, context: Context) -> str | None:
+        """Return why this one size cannot be trained with here, or None."""
+        facts = context.facts
+        if facts.dataset_length is None:
+            return None
+        if size > facts.dataset_length:
+            return f"more than the {facts.dataset_length} samples of the dataset"
+        if facts.batchnorm and not facts.drop_last and facts.dataset_length % size == 1:
+            return "leaves a last batch of one sample, which BatchNorm refuses"
+        return None
+
+    def expert(self, context: Context) -> Value:
+        return context.baseline.get(self.name, self.default)
+
+    def prior(self, value: Value, context: Context) -> Effect:
+        # Larger batches fill the machine better and spread the fixed cost of a step, with falling returns:
+        # a third of a sample's time is assumed fixed at the baseline's batch on an accelerator, a tenth on a CPU.
+        fixed = 0.1 if context.facts.device == "cpu" else 0.3
+        size, base = int(value), int(context.baseline.get(self.name, 32))
+        return Effect(compute=log((1 - fixed) + fixed * base / size), sd=0.15)
+
+    def apply(self, value: Value, plan: Plan) -> None:
+        plan.loader["batch_size"] = value
+
+    def snippet(self, value: Value) -> str:
+        return f"DataLoader(..., batch_size={value})"
+
+
+def largest_batch(context: Context) -> int:
+    """Return the largest batch size that the search may use: never beyond the dataset."""
+    base = int(context.baseline.get("batch_size", 32))
+    top = context.max_batch or BASELINE_MULTIPLE * base
+    length = context.facts.dataset_length
+    return top if length is None else min(top, length)
+
+
+def ladder(step: int, top: int) -> list[int]:
+    """Return multiples of `step` up to `top`, neighbours at most 1.5x apart from the second on.
+
+    Alternates x4/3 and x3/2, so that every power of two times `step` is on it: 8 16 24 32 48 64 96 128 ...
+    """
+    sizes, power = [], step
+    while power <= top:
+        sizes += [power, power * 3 // 2] if power * 3 % (2 * step) == 0 else [power]
+        power *= 2
+    sizes = [size for size in sizes if size <= top]
+    highest = top // step * step
+    if highest > sizes[-1]:
+        sizes.append(highest)
+    return sizes

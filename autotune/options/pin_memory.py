@@ -1,0 +1,36 @@
+"""pin_memory: page-locked host batches, copied to the device without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.plan import Plan
+
+
+class PinMemory(Option):
+    name = "pin_memory"
+    help = "page-locked host batches, copied to the device without waiting (non_blocking)"
+    default = False
+    affects = frozenset({"loader", "compute", "memory"})
+    order = 23
+
+    def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
+        if context.facts.device == "cpu":
+            return Inapplicable("there is no accelerator to copy to")
+        return (False, True)
+
+    def expert(self, context: Context) -> Value:
+        return context.facts.device != "cpu"
+
+    def prior(self, value: Value, context: Context) -> Effect:
+        return Effect(compute=-0.03 if value else 0.0, sd=0.08)
+
+    def apply(self, value: Value, plan: Plan) -> None:
+        plan.loader["pin_memory"] = value
+        plan.non_blocking = bool(value)
+
+    def snippet(self, value: Value) -> str:
+        if not value:
+            return "DataLoader(..., pin_memory=False)"
+        return "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)"

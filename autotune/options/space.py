@@ -1,0 +1,128 @@
+"""The space of a search: the options that apply here, their choices, and what makes two configs the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.config import Config
+from autotune.errors import UsageError
+from autotune.options import OPTIONS, option_named
+from autotune.options.base import Context, Inapplicable, Option, Value
+
+
+@dataclass(frozen=True)
+class Space:
+    """Options with their choices. A canonical config sets each of them that has an effect, and nothing else."""
+
+    context: Context
+    choices: Mapping[str, tuple[Value, ...]]
+    """by option name, in registry order; an option with one choice is fixed"""
+    reasons: Mapping[str, str]
+    """options that do not apply, and why"""
+    baseline: Config
+    """what the user runs today, canonical; its batch size may lie beside the choices"""
+
+    def options(self) -> list[Option]:
+        return [OPTIONS[name] for name in self.choices]
+
+    def canonical(self, config: Config) -> Config:
+        """Return the one config that stands for all that measure the same as `config` here.
+
+        Options of the space that `config` does not set take the baseline's value; inert ones are left out.
+        """
+        values = {name: config[name] if name in config else self._today(name) for name in self.choices}
+        return Config(**{name: value for name, value in values.items() if not self._inert(name, values)})
+
+    def legal(self, config: Config) -> str | None:
+        """Return why the combination cannot run here, or None."""
+        size = config.value("batch_size")
+        return OPTIONS["batch_size"].refusal(int(size), self.context) if "batch_size" in self.choices else None  # type: ignore[attr-defined]
+
+    def size(self) -> int:
+        """Return the number of configs, counting those with inert values once for each value."""
+        return math.prod(len(values) for values in self.choices.values())
+
+    def expert(self) -> Config:
+        """Return what an experienced engineer would set first, as far as the choices allow."""
+        values = {}
+        for option in self.options():
+            wanted = option.expert(self.context)
+            values[option.name] = wanted if wanted in self.choices[option.name] else self._today(option.name)
+        return self.canonical(Config(**values))
+
+    def digest(self) -> str:
+        """Return a hash of the choices: the same space has the same digest."""
+        text = json.dumps({name: list(values) for name, values in self.choices.items()})
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _today(self, name: str) -> Value:
+        if name in self.baseline:
+            return self.baseline[name]
+        default = OPTIONS[name].default
+        return default if default in self.choices[name] else self.choices[name][0]
+
+    def _inert(self, name: str, values: Mapping[str, Value]) -> bool:
+        needed = OPTIONS[name].needs
+        if needed is None:
+            return False
+        return values.get(needed, OPTIONS[needed].default) == OPTIONS[needed].default
+
+
+def make_space(
+    context: Context,
+    *,
+    fixed: Mapping[str, Value] | None = None,
+    restricted: Mapping[str, Sequence[Value]] | None = None,
+    excluded: Sequence[str] = (),
+) -> Space:
+    """Return the space of a search, with what the user fixed, restricted or left out.
+
+    Raises:
+        UsageError: a value that the option cannot take, or an option that does not apply here.
+    """
+    fixed, restricted = dict(fixed or {}), dict(restricted or {})
+    for name in {*fixed, *restricted, *excluded}:
+        option_named(name)
+    choices: dict[str, tuple[Value, ...]] = {}
+    reasons: dict[str, str] = {}
+    for option in OPTIONS.values():
+        name = option.name
+        today = context.baseline.get(name, option.default)
+        found = option.choices(context)
+        if isinstance(found, Inapplicable):
+            reasons[name] = found.reason
+            if found.keep:
+                choices[name] = (today,)
+            if (name in fixed and fixed[name] != today) or name in restricted:
+                raise UsageError(f"{name} does not apply here: {found.reason}")
+        elif name in fixed:
+            choices[name] = (_checked(option, fixed[name]),)
+        elif name in restricted:
+            choices[name] = tuple(dict.fromkeys(_checked(option, value) for value in restricted[name]))
+        elif name in excluded:
+            choices[name] = (today,)
+            reasons[name] = "excluded"
+        else:
+            choices[name] = tuple(_with_today(option, found, today, context))
+    baseline = {name: value for name, value in context.baseline.items() if name in choices}
+    space = Space(context, choices, reasons, Config(**baseline))
+    return Space(context, choices, reasons, space.canonical(Config(**baseline)))
+
+
+def _checked(option: Option, value: Value) -> Value:
+    complaint = option.check(value)
+    if complaint:
+        raise UsageError(f"{option.name} = {value!r}: {option.name} {complaint}")
+    return value
+
+
+def _with_today(option: Option, found: Sequence[Value], today: Value, context: Context) -> Sequence[Value]:
+    """Add the baseline's value, except a batch size off the grid: that one is measured beside the space."""
+    if today in found or (option.name == "batch_size" and int(today) % context.batch_step):
+        return found
+    # values without an order keep theirs; a number goes to its place
+    return sorted([*found, today]) if option.ordered and option.name != "num_threads" else [*found, today]

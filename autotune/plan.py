@@ -1,0 +1,46 @@
+"""The plan that options edit and `Tuned` carries out. It knows no option by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Switch = Callable[[], Callable[[], None]]
+"""sets something process-wide; returns how to set it back"""
+
+
+@dataclass
+class Plan:
+    """What a config comes to. All empty: plain PyTorch."""
+
+    loader: dict[str, Any] = field(default_factory=dict)
+    """arguments of the DataLoader"""
+    model_transforms: list[Callable[[torch.nn.Module], torch.nn.Module]] = field(default_factory=list)
+    """applied in order to the model, which already is on its device"""
+    tensor_transforms: list[Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=list)
+    """applied to each tensor of a batch, on the device"""
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    """arguments of the optimizer"""
+    switches: list[Switch] = field(default_factory=list)
+    non_blocking: bool = False
+    """copy batches to the device without waiting"""
+    autocast_dtype: str | None = None
+    """the torch dtype's name; None: no autocast"""
+    scale_gradients: bool = False
+    checkpoint_blocks: str | None = None
+    """module path of the blocks to recompute; None: found by looking"""
+
+
+def plan_for(values: Mapping[str, Any], checkpoint_blocks: str | None = None) -> Plan:
+    """Return the plan that the values of a config come to."""
+    from autotune.options import OPTIONS  # the options import Plan to edit it
+
+    plan = Plan(checkpoint_blocks=checkpoint_blocks)
+    for option in sorted(OPTIONS.values(), key=lambda option: option.order):
+        if option.name in values:
+            option.apply(values[option.name], plan)
+    return plan

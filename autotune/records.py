@@ -1,0 +1,299 @@
+"""What crosses a process or a file: the spec of a trial, its record, and their JSON.
+
+Format history
+1  first
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+T = typing.TypeVar("T")
+
+
+class Outcome(enum.StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    NON_FINITE = "non_finite"
+    ERROR = "error"
+    UNSUPPORTED = "unsupported"
+    PRUNED = "pruned"
+
+    @property
+    def measured(self) -> bool:
+        """Whether the trial yields a step time: a clearly slower one stops early and keeps its estimate."""
+        return self in (Outcome.OK, Outcome.PRUNED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One timed block of steps."""
+
+    steps: int
+    samples: int
+    wall_s: float
+    wait_s: float
+    """of `wall_s`, spent inside the loader's `next`"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peaks:
+    """Peak memory of one phase of a trial, bytes."""
+
+    host: int = 0
+    """VmHWM of the training process plus what the loader workers hold alone"""
+    tree_pss: int = 0
+    """largest sampled sum of proportional set sizes over all processes; 0: not sampled"""
+    allocated: int = 0
+    """live tensors on the accelerator"""
+    reserved: int = 0
+    """what torch's allocator holds there, cached and fragmented memory included"""
+    process: int = 0
+    """the whole process on the accelerator, as the driver counts it; 0: unknown"""
+    outside_torch: int = 0
+    """of `process`, what torch's allocator does not hold: context, handles, loaded kernels"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """Seconds that each phase of a trial took."""
+
+    import_s: float = 0.0
+    build_s: float = 0.0
+    first_batch_s: float = 0.0
+    """start of the loader until its first batch"""
+    first_step_s: float = 0.0
+    warmup_s: float = 0.0
+    drain_s: float = 0.0
+    window_s: float = 0.0
+    cached_s: float = 0.0
+    memory_s: float = 0.0
+    epoch_s: float = 0.0
+    total_s: float = 0.0
+    """the child's whole life, import and build included"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What a measured trial yields. Times are in seconds, a step and a sample as defined in measure/."""
+
+    sample_s: float
+    """the objective: time per sample, the epoch overhead's share included"""
+    step_s: float
+    uncertainty: float
+    """half-width of the estimate within this run, relative; says nothing about the next run"""
+    samples_per_step: float
+    wait_s: float
+    """per step, inside the loader's `next`"""
+    compute_s: float | None
+    """per step on cached batches with the loader idle"""
+    loader_s: float | None
+    """per batch, the loader alone"""
+    epoch_overhead_s: float
+    epoch_overhead_estimated: bool
+    steps_per_epoch: int | None
+    samples_per_epoch: int | None
+    tokens_per_sample: float | None = None
+    lifetime: Peaks
+    steady: Peaks
+    blocks: tuple[Block, ...]
+    kept_from: int
+    """index of the first block after warm-up truncation"""
+    autocorrelation: float
+    mean_step_s: float
+    p95_step_s: float
+    flags: tuple[str, ...]
+    unmet: str = ""
+    """condition of the stop rule that was not met when the time was up"""
+    losses: tuple[float, ...]
+    """of the first steps"""
+    updates: int
+    """optimizer updates that were really made before the window"""
+
+    @property
+    def contention_s(self) -> float | None:
+        """Per step: what is neither waiting nor undisturbed compute (work slowed by the loader's processes)."""
+        return None if self.compute_s is None else self.step_s - self.wait_s - self.compute_s
+
+    @property
+    def samples_per_s(self) -> float:
+        return 1.0 / self.sample_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the workload comes from: a script with names in it, or a pickle file."""
+
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    workload: str = ""
+    """name of the Workload in the script; empty: the one there is"""
+    functions: Mapping[str, str] = field(default_factory=dict)
+    """names of factory functions by role, as given on the command line"""
+    pickle: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a trial may use."""
+
+    host_bytes: int
+    device_bytes: int | None = None
+    timeout_s: float = 300.0
+    budget_s: float = 15.0
+    """measured time in the window"""
+    budget_max_s: float = 120.0
+    """the same where steps are too slow for the budget"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """What the trial process is told."""
+
+    number: int
+    kind: str = "trial"
+    """"probe" or "trial" """
+    config: Mapping[str, Any]
+    baseline: Mapping[str, Any]
+    source: Source
+    device: str
+    """as the user named it; empty: the best there is"""
+    limits: Limits
+    record_path: str
+    best_sample_s: float | None = None
+    """best time per sample so far; a clearly slower trial stops early. None: never"""
+    fixed_blocks: int | None = None
+    """verification: measure a window of at least this many blocks, by a plan made beforehand"""
+    gradient_names: tuple[str, ...] | None = None
+    """parameters that have gradients under the baseline; None: this is the baseline"""
+    expected_loss: float | None = None
+    loader_probe: bool = False
+    seed: int = 0
+    target: float = 0.03
+    """relative half-width at which a window is long enough"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a trial yields nothing."""
+
+    reason: str
+    """short and stable: "cuda out of memory", "killed by signal 11", ... """
+    message: str = ""
+    """for people: what happened and the way out"""
+    traceback: str = ""
+    """the user's own, their frames only"""
+    phase: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """One trial, as it stands on disk."""
+
+    format: int = FORMAT
+    number: int
+    config: Mapping[str, Any]
+    outcome: Outcome
+    measurement: Measurement | None = None
+    failure: Failure | None = None
+    facts: Mapping[str, Any] | None = None
+    """what the probe found; for the probe only"""
+    gradient_names: tuple[str, ...] | None = None
+    phases: Phases = field(default_factory=Phases)
+    limits: Limits | None = None
+    seed: int = 0
+    started_at: float = 0.0
+    """seconds since the epoch, by the steering process"""
+    wall_s: float = 0.0
+    """as the steering process saw it, from request to the last process gone"""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "trial"
+    """"trial", "probe", "baseline", "replicate", "verification" """
+
+
+def to_json(value: Any) -> str:
+    """Return a record, spec or any other dataclass of this module as JSON text."""
+    return json.dumps(dataclasses.asdict(value), allow_nan=True)
+
+
+def from_json(kind: type[T], text: str) -> T:
+    """Read back what `to_json` wrote.
+
+    Raises:
+        ValueError: the text is not such a document; says where.
+    """
+    try:
+        return _build(kind, json.loads(text), kind.__name__)
+    except RecursionError:
+        raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
+
+
+def read_record(path: Path) -> TrialRecord:
+    """Read a trial's record from disk.
+
+    Raises:
+        ValueError: damaged, or of a format that this version does not know.
+    """
+    try:
+        record = from_json(TrialRecord, path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    if record.format != FORMAT:
+        raise ValueError(f"{path}: format {record.format}; this version reads {FORMAT}")
+    return record
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Make `value` (parsed JSON) the type `kind`, checking as it goes."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return _build(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{where} is not a list")
+        return tuple(_build(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    expected = origin or kind
+    if expected is Mapping or expected.__name__ == "Mapping":
+        expected = dict
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{where} is not {'a table' if expected is dict else kind.__name__}")
+    return value
+
+
+def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is not a table")
+    hints = typing.get_type_hints(kind)
+    known = {item.name for item in dataclasses.fields(kind)}
+    extra = set(value) - known
+    if extra:
+        raise ValueError(f"{where} has unknown fields: {', '.join(sorted(extra))}")
+    try:
+        return kind(**{name: _build(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    except TypeError as error:
+        raise ValueError(f"{where} is incomplete: {error}") from None

@@ -1,0 +1,92 @@
+"""What the search learns from one trial: the part of its record that is stored with the study's trial."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.config import Config
+from autotune.records import Outcome, TrialRecord
+
+ATTRIBUTE = "observation"
+"""user attribute of an Optuna trial that holds `Observation.to_dict()`"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One trial as samplers see it. Times are seconds a sample, memory is bytes."""
+
+    config: Config
+    """canonical"""
+    outcome: Outcome
+    sample_s: float | None = None
+    """the objective; None where nothing was measured"""
+    compute_s: float | None = None
+    """undisturbed compute, without the loader's processes"""
+    loader_s: float | None = None
+    """the loader alone"""
+    contention_s: float | None = None
+    """compute slowed by the loader's processes"""
+    epoch_s: float = 0.0
+    """share of the epoch's restart"""
+    uncertainty: float = 0.03
+    """relative half-width within the run"""
+    peak_bytes: int | None = None
+    """peak that decides whether the config fits; None where it is not known"""
+    small_batch: int | None = None
+    """batch size of a second, smaller run in the same trial"""
+    small_peak_bytes: int | None = None
+    """and its peak"""
+    limit_bytes: int | None = None
+    """the memory it was allowed"""
+    cost_s: float = 0.0
+    """wall time of the trial"""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it stayed in its memory; None where it failed for another reason."""
+        if self.outcome is Outcome.OUT_OF_MEMORY:
+            return False
+        if self.peak_bytes is None or self.limit_bytes is None:
+            return None
+        return self.peak_bytes <= self.limit_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for a study's storage."""
+        fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return {**fields, "config": dict(self.config), "outcome": self.outcome.value}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Observation:
+        """Read what `to_dict` wrote."""
+        return cls(**{**data, "config": Config(**data["config"]), "outcome": Outcome(data["outcome"])})
+
+
+def observe(record: TrialRecord, config: Config, limit_bytes: int, peak_bytes: int | None) -> Observation:
+    """Return what a record teaches about `config`."""
+    found = record.measurement
+    if found is None or not record.outcome.measured:
+        return Observation(
+            config=config,
+            outcome=record.outcome,
+            peak_bytes=peak_bytes,
+            limit_bytes=limit_bytes,
+            cost_s=record.wall_s,
+        )
+    per_step = found.samples_per_step
+    share = found.epoch_overhead_s / found.samples_per_epoch if found.samples_per_epoch else 0.0
+    return Observation(
+        config=config,
+        outcome=record.outcome,
+        sample_s=found.sample_s,
+        compute_s=None if found.compute_s is None else found.compute_s / per_step,
+        loader_s=None if found.loader_s is None else found.loader_s / per_step,
+        contention_s=None if found.contention_s is None else max(0.0, found.contention_s) / per_step,
+        epoch_s=share,
+        uncertainty=found.uncertainty,
+        peak_bytes=peak_bytes,
+        limit_bytes=limit_bytes,
+        cost_s=record.wall_s,
+    )
