@@ -1,0 +1,121 @@
+"""V2: one candidate against the baseline, on fresh windows in ABBA order. The only source of a claimed speed-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.config import Config
+from autotune.search.verification.design import Design
+from autotune.search.verification.schedule import abba
+from autotune.search.verification.statistics import Comparison, Verdict, compare, look_alpha
+from autotune.search.verification.windows import Bench, Window, disturbances
+
+BASELINE, CANDIDATE = "baseline", "candidate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What may be said of one candidate, and the windows that it rests on."""
+
+    baseline: Mapping[str, Any]
+    candidate: Mapping[str, Any]
+    alpha: float
+    """share of false claims, over all looks"""
+    seed: int
+    looks: tuple[Comparison, ...] = ()
+    """one an interval that was computed; the last one counts"""
+    verdict: Verdict
+    reason: str = ""
+    """why the verdict is inconclusive"""
+    failure: str = ""
+    """why the candidate cannot be the answer: one of its windows failed"""
+    windows: tuple[Window, ...] = ()
+
+    @property
+    def comparison(self) -> Comparison | None:
+        return self.looks[-1] if self.looks else None
+
+    @property
+    def baseline_sample_s(self) -> float | None:
+        """Geometric mean over the pairs, seconds a sample."""
+        return _mean([pair[0] for pair in pairs(self.windows, BASELINE, CANDIDATE)])
+
+    @property
+    def candidate_sample_s(self) -> float | None:
+        return _mean([pair[1] for pair in pairs(self.windows, BASELINE, CANDIDATE)])
+
+
+def claim(
+    bench: Bench,
+    baseline: Config,
+    candidate: Config,
+    design: Design,
+    *,
+    alpha: float,
+    seed: int,
+    stage: str = "claim",
+) -> Claim:
+    """Measure pairs until a planned look settles it, the plan is done or the time is up.
+
+    With the same config twice this is the self-test: it should say "same" or "inconclusive".
+    """
+    arms = {BASELINE: baseline, CANDIDATE: candidate}
+    total = design.looks[-1]
+    windows: list[Window] = []
+    looks: list[Comparison] = []
+    failure = reason = ""
+
+    def look(of: int) -> Comparison:
+        found = pairs(windows, BASELINE, CANDIDATE)
+        return compare(*zip(*found, strict=True), alpha=look_alpha(alpha, of), margin=design.margin)
+
+    for index, order in enumerate(abba(BASELINE, CANDIDATE, total, seed)):
+        if not bench.affords(arms.values()):
+            break
+        for arm in order:
+            window = bench.take(arms[arm], stage=stage, round=index, rounds=total, arm=arm)
+            windows.append(window)
+            if window.failure and arm == CANDIDATE:
+                failure = window.failure
+            elif window.failure:
+                reason = f"the baseline failed: {window.failure}"
+        if failure or reason:
+            break
+        if index + 1 in design.looks:
+            looks.append(look(len(design.looks)))
+            if looks[-1].verdict is not Verdict.INCONCLUSIVE and not disturbances(windows):
+                break
+    measured = len(pairs(windows, BASELINE, CANDIDATE))
+    if measured >= 2 and (not looks or looks[-1].pairs < measured) and not (failure or reason):
+        # the time ran out between looks: one that was never taken early need not share its alpha
+        looks.append(look(len(design.looks) if looks else 1))
+    reason = failure or reason or disturbances(windows)
+    if not looks:
+        reason = reason or "no time for two rounds"
+    verdict = Verdict.INCONCLUSIVE if reason else looks[-1].verdict
+    return Claim(
+        baseline=dict(baseline),
+        candidate=dict(candidate),
+        alpha=alpha,
+        seed=seed,
+        looks=tuple(looks),
+        verdict=verdict,
+        reason=reason or looks[-1].reason,
+        failure=failure,
+        windows=tuple(windows),
+    )
+
+
+def pairs(windows: Sequence[Window], first: str, second: str) -> list[tuple[float, float]]:
+    """Return the times of two arms, seconds a sample, from each round in which both were measured."""
+    times = {(window.round, window.arm): window.sample_s for window in windows}
+    rounds = sorted({window.round for window in windows})
+    found = ((times.get((index, first)), times.get((index, second))) for index in rounds)
+    return [(one, other) for one, other in found if one is not None and other is not None]
+
+
+def _mean(times_s: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, times_s)) / len(times_s)) if times_s else None
