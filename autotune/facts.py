@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +77,5 @@ class Facts:
     sample_load_s: float = 0.0
     sample_compute_s: float = 0.0
     probe_batch: int = 1
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+    """what the user runs today, from the Workload and the command line"""

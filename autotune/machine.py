@@ -1,0 +1,184 @@
+"""What this machine has: usable cores, memory, devices, versions. Free of torch; every probe may come back unknown."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+PACKAGES = ("autotune", "torch", "optuna", "numpy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """An NVIDIA card, as its driver sees it."""
+
+    index: int
+    name: str
+    total_bytes: int
+    free_bytes: int
+    driver: str
+    processes: int
+    """compute processes on it"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A machine at one moment."""
+
+    cpu: str
+    usable_cores: float
+    """the smaller of the cores this process may run on and its cgroup's quota"""
+    memory_bytes: int
+    available_bytes: int
+    """memory that can be had without swapping, the cgroup's limit included"""
+    shm_free_bytes: int | None
+    load: float
+    """load average of the last minute"""
+    python: str
+    versions: dict[str, str] = field(default_factory=dict)
+    gpus: tuple[Gpu, ...] = ()
+
+    @classmethod
+    def read(cls) -> Machine:
+        """Look at this machine now."""
+        return cls(
+            cpu=_cpu_name(),
+            usable_cores=usable_cores(),
+            memory_bytes=psutil.virtual_memory().total,
+            available_bytes=available_bytes(),
+            shm_free_bytes=_free_bytes("/dev/shm"),
+            load=os.getloadavg()[0],
+            python=platform.python_version(),
+            versions=versions(),
+            gpus=tuple(_gpus()),
+        )
+
+    def identity(self) -> dict[str, str]:
+        """Return the fields that must be the same for figures to carry over."""
+        device = self.gpus[0].name if self.gpus else self.cpu
+        identity = {"device": device, "cores": f"{self.usable_cores:g}"}
+        return identity | {name: self.versions[name] for name in ("torch",) if name in self.versions}
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def usable_cores(cgroup_root: Path = Path("/sys/fs/cgroup"), own_cgroups: str | None = None) -> float:
+    """Return how many cores this process may use: its affinity, capped by the CPU quota of its cgroups.
+
+    `own_cgroups` is the text of /proc/self/cgroup; both arguments are there for tests.
+    """
+    cores = float(len(os.sched_getaffinity(0)))
+    quotas = list(_quotas(cgroup_root, own_cgroups))
+    return min([cores, *quotas])
+
+
+def available_bytes() -> int:
+    """Return the memory that can be had without swapping, the cgroup's limit included."""
+    available = psutil.virtual_memory().available
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        bounds = [_read(Path(path)) for path in (limit, used)]
+        if all(bound.isdigit() for bound in bounds):
+            available = min(available, max(0, int(bounds[0]) - int(bounds[1])))
+    return available
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that measurements depend on, without importing them."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _quotas(root: Path, own_cgroups: str | None) -> Iterator[float]:
+    """Yield the CPU quotas, in cores, of the process's cgroups up to the root (v2 and v1)."""
+    text = _read(Path("/proc/self/cgroup")) if own_cgroups is None else own_cgroups
+    for line in text.splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers == "":
+            base, read = root, _quota_v2
+        elif "cpu" in controllers.split(","):
+            base, read = root / "cpu", _quota_v1
+        else:
+            continue
+        folder = base / path.lstrip("/")
+        for ancestor in [folder, *folder.parents]:
+            quota = read(ancestor)
+            if quota is not None:
+                yield quota
+            if ancestor == base:
+                break
+
+
+def _quota_v2(folder: Path) -> float | None:
+    quota, _, period = _read(folder / "cpu.max").partition(" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _quota_v1(folder: Path) -> float | None:
+    quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _free_bytes(folder: str) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+@functools.cache
+def _cpu_name() -> str:
+    for line in _read(Path("/proc/cpuinfo")).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> Iterator[Gpu]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return
+    try:
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            yield Gpu(
+                index=index,
+                name=str(pynvml.nvmlDeviceGetName(handle)),
+                total_bytes=int(memory.total),
+                free_bytes=int(memory.free),
+                driver=driver,
+                processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+            )
+    except pynvml.NVMLError:
+        return  # a driver that answers half: report no card rather than half of one
+    finally:
+        pynvml.nvmlShutdown()

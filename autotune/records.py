@@ -67,6 +67,10 @@ class Peaks:
     outside_torch: int = 0
     """of `process`, what torch's allocator does not hold: context, handles, loaded kernels"""
 
+    def needed(self, accelerator: bool) -> int:
+        """Return the bytes that decide whether a config fits, on the accelerator or on the host."""
+        return self.reserved + self.outside_torch if accelerator else max(self.host, self.tree_pss)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
@@ -180,8 +184,9 @@ class TrialSpec:
     """verification: measure a window of at least this many blocks, by a plan made beforehand"""
     gradient_names: tuple[str, ...] | None = None
     """parameters that have gradients under the baseline; None: this is the baseline"""
-    expected_loss: float | None = None
-    loader_probe: bool = False
+    dataset_length: int | None = None
+    fixed_batch: bool = False
+    """the batch size has no effect on the batches"""
     seed: int = 0
     target: float = 0.03
     """relative half-width at which a window is long enough"""
@@ -225,6 +230,36 @@ class TrialRecord:
     """"trial", "probe", "baseline", "replicate", "verification" """
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What a search searched, as it stands in the run folder."""
+
+    format: int = FORMAT
+    source: Source
+    script_hash: str = ""
+    """SHA-256 of the script's text; empty for a workload given from Python"""
+    facts: Mapping[str, Any]
+    """of the workload, from the probe: the fields of `Facts`"""
+    machine: Mapping[str, Any]
+    """the fields of `Machine` when the search began"""
+    choices: Mapping[str, Any]
+    """values by option name"""
+    reasons: Mapping[str, str]
+    """options that do not apply, and why"""
+    baseline: Mapping[str, Any]
+    """canonical config of what the user runs today"""
+    limits: Limits
+    sampler: str
+    objective: str = "throughput"
+    seed: int
+    trials: int
+    """asked for"""
+    timeout_s: float | None = None
+    started_at: float
+    command: tuple[str, ...] = ()
+    """the command line"""
+
+
 def to_json(value: Any) -> str:
     """Return a record, spec or any other dataclass of this module as JSON text."""
     return json.dumps(dataclasses.asdict(value), allow_nan=True)
@@ -237,7 +272,8 @@ def from_json(kind: type[T], text: str) -> T:
         ValueError: the text is not such a document; says where.
     """
     try:
-        return _build(kind, json.loads(text), kind.__name__)
+        built: T = _build(kind, json.loads(text), kind.__name__)
+        return built
     except RecursionError:
         raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
 

@@ -40,8 +40,7 @@ class ChannelsLast(Option):
         if not value:
             return "# contiguous layout: nothing to do"
         return (
-            "model = model.to(memory_format=torch.channels_last)\n"
-            "images = images.to(memory_format=torch.channels_last)"
+            "model = model.to(memory_format=torch.channels_last)\nimages = images.to(memory_format=torch.channels_last)"
         )
 
 
@@ -51,7 +50,9 @@ def convolutions_to_channels_last(model: torch.nn.Module) -> torch.nn.Module:
 
     for module in model.modules():
         if isinstance(module, nn.modules.conv._ConvNd):
-            module.to(memory_format=_format_for(module.weight.dim()))
+            memory_format = _format_for(module.weight.dim())
+            if memory_format is not None:
+                module.weight.data = module.weight.data.contiguous(memory_format=memory_format)
     return model
 
 

@@ -1,0 +1,166 @@
+"""Activation checkpointing of any model's repeated blocks, or of an nn.Sequential, in place.
+
+Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost". Non-reentrant, with the random state of dropout
+kept, BatchNorm's statistics updated once, and state_dict keys as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils.checkpoint import checkpoint
+
+from autotune.errors import WorkloadError
+
+MIN_BLOCKS = 2
+MIN_LAYERS = 4  # a shorter nn.Sequential has nothing to gain from segments
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Modules that run one after the other."""
+
+    path: str
+    """of the container in the model; empty: the model itself"""
+    container: nn.Module
+
+    @property
+    def sequential(self) -> bool:
+        """Whether the container runs its modules itself, so that several can share a segment."""
+        return type(self.container).forward is nn.Sequential.forward
+
+    @property
+    def kind(self) -> str:
+        return "sequential" if self.sequential else "blocks"
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return list(self.container.children())
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+
+def find_chain(model: nn.Module, path: str | None = None) -> Chain | None:
+    """Return the longest chain of repeated blocks, else the largest nn.Sequential; None where there is neither.
+
+    `path` names the container instead.
+
+    Raises:
+        WorkloadError: the model has no ModuleList or Sequential at `path`.
+    """
+    if path is not None:
+        modules = dict(model.named_modules())
+        container = modules.get(path)
+        if not isinstance(container, nn.ModuleList | nn.Sequential):
+            raise WorkloadError(f"checkpoint_blocks={path!r} is not a ModuleList or Sequential of the model")
+        return Chain(path, container)
+    containers = [
+        Chain(name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential) and _parameters(module)
+    ]
+    repeated = [chain for chain in containers if _repeats(chain)]
+    if repeated:
+        return max(repeated, key=lambda chain: (len(chain), _parameters(chain.container)))
+    layered = [chain for chain in containers if chain.sequential and len(chain) >= MIN_LAYERS]
+    return max(layered, key=lambda chain: _parameters(chain.container), default=None)
+
+
+def checkpoint_chain(model: nn.Module, segments: int, path: str | None = None) -> nn.Module:
+    """Recompute `segments` segments of the model's chain in the backward pass; changes the model in place.
+
+    In an nn.Sequential a segment is several layers, and the last one is kept, since its activations are needed at
+    once. In a ModuleList a segment is one block, called with whatever arguments the model gives it.
+    """
+    chain = find_chain(model, path)
+    if chain is None:
+        raise WorkloadError("the model has no chain of blocks that could be recomputed")
+    if chain.sequential:
+        chain.container._autotune_segments = min(segments, len(chain))
+        # a bound method rather than a closure: a deep copy of the model (an average of weights) binds to itself
+        chain.container.forward = MethodType(_forward_in_segments, chain.container)  # type: ignore[method-assign]
+        return model
+    blocks = chain.blocks
+    count = min(segments, len(blocks))
+    for block in {
+        id(blocks[i * len(blocks) // count]): blocks[i * len(blocks) // count] for i in range(count)
+    }.values():
+        block.forward = MethodType(_forward_recomputed, block)  # type: ignore[method-assign]
+    return model
+
+
+def _forward_recomputed(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    forward = partial(type(self).forward, self)
+    if not (self.training and torch.is_grad_enabled()):
+        return forward(*args, **kwargs)
+    return _checkpointed(forward, [self], *args, **kwargs)
+
+
+def _forward_in_segments(self: nn.Sequential, input: Tensor) -> Any:
+    layers = list(self)
+    if not (self.training and torch.is_grad_enabled()):
+        return _run(layers, input)
+    count: int = self._autotune_segments
+    bounds = [len(layers) * index // count for index in range(count + 1)]
+    for start, end in pairwise(bounds[:-1]):
+        segment = layers[start:end]
+        input = _checkpointed(partial(_run, segment), segment, input)
+    return _run(layers[bounds[-2] :], input)
+
+
+def _run(layers: list[nn.Module], input: Any) -> Any:
+    for layer in layers:
+        input = layer(input)
+    return input
+
+
+def _checkpointed(function: Any, modules: list[nn.Module], *args: Any, **kwargs: Any) -> Any:
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), _statistics_kept(modules)
+
+    return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, context_fn=contexts, **kwargs)
+
+
+@contextmanager
+def _statistics_kept(modules: list[nn.Module]) -> Iterator[None]:
+    """Let a second forward leave no trace in BatchNorm: it works on copies of the running statistics."""
+    kept: list[tuple[nn.Module, str, Tensor]] = []
+    for root in modules:
+        for module in root.modules():
+            if isinstance(module, _NormBase):
+                for name in STATISTICS:
+                    buffer = getattr(module, name, None)
+                    if isinstance(buffer, Tensor):
+                        kept.append((module, name, buffer))
+                        setattr(module, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for module, name, buffer in kept:
+            setattr(module, name, buffer)
+
+
+def _repeats(chain: Chain) -> bool:
+    """Whether the chain is of repeated blocks of one class, each of them more than a single layer."""
+    blocks = chain.blocks
+    kinds = {type(block) for block in blocks}
+    return len(blocks) >= MIN_BLOCKS and len(kinds) == 1 and any(True for _ in blocks[0].children())
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters() if not _uninitialized(parameter))
+
+
+def _uninitialized(parameter: Tensor) -> bool:
+    return isinstance(parameter, nn.parameter.UninitializedParameter)

@@ -1,0 +1,185 @@
+"""The one seam to the device: clock edges, memory peaks and caps, capability. Nothing else asks which device it is.
+
+Written on `torch.accelerator` where that suffices and on `torch.cuda` where it does not.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+
+import torch
+
+from autotune.errors import UsageError
+from autotune.machine import Machine
+
+NATIVE_BF16_CPU_FLAGS = ("avx512_bf16", "amx_bf16", "avx10", "bf16")  # "bf16" alone is Arm's
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePeaks:
+    """Bytes on the device since the last reset."""
+
+    allocated: int = 0
+    reserved: int = 0
+
+
+class Device:
+    """The CPU, and the base of the accelerators."""
+
+    min_block_s = 0.05
+    """a block is at least this long, so that the clock and the edges cost nothing beside it"""
+    min_warmup_s = 1.0
+    min_window_s = 1.5
+
+    def __init__(self, device: torch.device) -> None:
+        self.torch = device
+
+    @property
+    def type(self) -> str:
+        return self.torch.type
+
+    @property
+    def name(self) -> str:
+        return Machine.read().cpu
+
+    @property
+    def is_accelerator(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        """Wait until all work given to the device is done: called at the edges of a block, never inside."""
+
+    def cap_memory(self, limit_bytes: int | None) -> None:
+        """Let allocations beyond `limit_bytes` fail. The CPU has no such cap; the watchdog stands in."""
+
+    def reset_peaks(self) -> None:
+        """Start the steady peaks anew."""
+
+    def peaks(self) -> DevicePeaks:
+        """Return the peaks since the last reset."""
+        return DevicePeaks()
+
+    def lifetime_peaks(self) -> DevicePeaks:
+        """Return the peaks since the process began."""
+        return DevicePeaks()
+
+    def retries(self) -> int:
+        """Return how often the allocator had to free cached memory and try again."""
+        return 0
+
+    def total_bytes(self) -> int | None:
+        return None
+
+    def free_bytes(self) -> int | None:
+        return None
+
+    def native_bf16(self) -> bool:
+        """Whether the device computes in bf16 itself rather than emulating it."""
+        try:
+            with open("/proc/cpuinfo", encoding="utf-8") as lines:
+                line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        except OSError:
+            return False
+        words = line.split()
+        flags = NATIVE_BF16_CPU_FLAGS if platform.machine() != "x86_64" else NATIVE_BF16_CPU_FLAGS[:3]
+        return any(flag in words for flag in flags)
+
+    def native_fp16(self) -> bool:
+        """Whether fp16 autocast pays at all; on a CPU it is many times slower than fp32."""
+        return False
+
+
+class Accelerator(Device):
+    """Any accelerator that torch.accelerator knows."""
+
+    min_block_s = 0.1
+    min_warmup_s = 2.0
+    min_window_s = 2.0
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        torch.accelerator.set_device_index(device.index or 0)
+        self._lifetime = DevicePeaks()
+
+    @property
+    def name(self) -> str:
+        return self.type
+
+    @property
+    def is_accelerator(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        torch.accelerator.synchronize(self.torch)
+
+    def reset_peaks(self) -> None:
+        self._lifetime = self.lifetime_peaks()
+        torch.accelerator.memory.reset_peak_memory_stats(self.torch)
+
+    def peaks(self) -> DevicePeaks:
+        memory = torch.accelerator.memory
+        return DevicePeaks(
+            allocated=memory.max_memory_allocated(self.torch), reserved=memory.max_memory_reserved(self.torch)
+        )
+
+    def lifetime_peaks(self) -> DevicePeaks:
+        now = self.peaks()
+        return DevicePeaks(
+            allocated=max(now.allocated, self._lifetime.allocated),
+            reserved=max(now.reserved, self._lifetime.reserved),
+        )
+
+    def native_bf16(self) -> bool:
+        return True
+
+    def native_fp16(self) -> bool:
+        return True
+
+
+class Cuda(Accelerator):
+    """NVIDIA and AMD cards under torch.cuda."""
+
+    @property
+    def name(self) -> str:
+        return torch.cuda.get_device_name(self.torch)
+
+    def cap_memory(self, limit_bytes: int | None) -> None:
+        if limit_bytes is None:
+            return
+        total = torch.cuda.get_device_properties(self.torch).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), self.torch)
+
+    def retries(self) -> int:
+        return int(torch.cuda.memory_stats(self.torch).get("num_alloc_retries", 0))
+
+    def total_bytes(self) -> int | None:
+        return int(torch.cuda.get_device_properties(self.torch).total_memory)
+
+    def free_bytes(self) -> int | None:
+        return int(torch.cuda.mem_get_info(self.torch)[0])
+
+    def native_bf16(self) -> bool:
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def device_named(name: str = "") -> Device:
+    """Return the device called `name`, or the best one there is.
+
+    Raises:
+        UsageError: there is no such device here.
+    """
+    if not name:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        device = torch.device("cpu") if accelerator is None else torch.device(accelerator.type, 0)
+    else:
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise UsageError(f"no such device: {name}", hint="Devices are named cpu, cuda, cuda:1, ...") from None
+    if device.type == "cpu":
+        return Device(torch.device("cpu"))
+    if not torch.accelerator.is_available() or (device.index or 0) >= torch.accelerator.device_count():
+        raise UsageError(f"there is no device {name} here", hint="Leave out --device to use the best there is.")
+    device = torch.device(device.type, device.index or 0)
+    return Cuda(device) if device.type == "cuda" else Accelerator(device)

@@ -1,0 +1,111 @@
+"""What a step is made of: compute with the loader idle, memory, and what an epoch's restart costs."""
+
+from __future__ import annotations
+
+import time
+
+from torch.utils.data import Subset
+
+from autotune.batches import clone
+from autotune.measure.session import Session
+from autotune.records import Peaks
+
+CACHED_BATCHES = 4
+CACHED_BLOCKS = 8
+CACHED_S = 1.0
+MAX_IDLE_S = 5.0
+MEMORY_STEPS = 5
+GROWTH = 1.02  # of the tree's proportional size over the window
+NEGLIGIBLE_RESTART = 0.002  # an epoch's restart below this share of the epoch is not measured apart
+
+
+def cached_compute(session: Session) -> float:
+    """Time the same step on batches that are there already, with the loader idle; seconds a step."""
+    began = session.clock()
+    session.progress("cached compute", {})
+    cached = [session.stream.next() for _ in range(CACHED_BATCHES)]
+    if session.workers:
+        # the workers fill the queue meanwhile: about as long as they need for it at their own pace
+        pace_s = session.loader_s or max((wait for _, wait in session.recent), default=0.0)
+        time.sleep(min(MAX_IDLE_S, 0.1 + pace_s * session.queue))
+    times: list[float] = []
+    while len(times) < CACHED_BLOCKS and (sum(times) * CACHED_BATCHES < CACHED_S or len(times) < 2):
+        copies = [clone(fetched.batch) for fetched in cached]  # a step may change its batch in place
+        session.device.synchronize()
+        at = session.clock()
+        for batch in copies:
+            session.training.step(session.training.loader.place(batch))
+        session.device.synchronize()
+        times.append((session.clock() - at) / CACHED_BATCHES)
+    session.seconds["cached_s"] = session.clock() - began
+    return sorted(times)[len(times) // 2]
+
+
+def memory_peaks(session: Session, host_peak: int, pss_before: int) -> tuple[Peaks, Peaks]:
+    """Run a few more steps under readings that are too slow for a timed window.
+
+    Args:
+        host_peak: steady peak at the end of the window, bytes.
+        pss_before: proportional size of the process tree before the window, bytes.
+
+    Returns:
+        The steady and the lifetime peaks.
+    """
+    began = session.clock()
+    session.progress("memory", {})
+    pss = pss_before
+    for _ in range(MEMORY_STEPS):
+        session.step(session.stream.next())
+        pss = session.host_memory.sample_tree()
+    if session.workers and pss > GROWTH * pss_before:
+        session.flag("host_memory_growing")
+    session.device.synchronize()
+    host = max(host_peak, session.host_memory.steady_peak())
+    tree = session.host_memory.tree_pss
+    now, ever = session.device.peaks(), session.device.lifetime_peaks()
+    steady = Peaks(host=host, tree_pss=tree, allocated=now.allocated, reserved=now.reserved)
+    lifetime = Peaks(
+        host=session.host_memory.lifetime_peak(host),
+        tree_pss=tree,
+        allocated=ever.allocated,
+        reserved=ever.reserved,
+    )
+    session.seconds["memory_s"] = session.clock() - began
+    return steady, lifetime
+
+
+def epoch_overhead(session: Session, step_s: float) -> tuple[float, bool]:
+    """Return what an epoch's restart costs beyond a step, in seconds, and whether that is an estimate."""
+    began = session.clock()
+    session.progress("epoch restart", {})
+    overhead = _overhead(session, step_s)
+    session.seconds["epoch_s"] = session.clock() - began
+    return overhead
+
+
+def _overhead(session: Session, step_s: float) -> tuple[float, bool]:
+    seen = session.stream.boundaries
+    if seen:
+        return max(0.0, sorted(seen)[len(seen) // 2] - step_s), False
+    first_s = max(0.0, session.stream.first_batch_s - step_s)
+    epoch = session.stream.steps_per_epoch
+    negligible = epoch is None or first_s < NEGLIGIBLE_RESTART * epoch * step_s
+    if negligible or not session.plain_loader:
+        return first_s, True
+    return max(0.0, _measured_restart(session) - step_s), False
+
+
+def _measured_restart(session: Session) -> float:
+    """Time a restart on a second loader, over a part of the data that ends by itself.
+
+    Restarting the first one in mid-epoch would wait for the batches in flight.
+    """
+    training = session.training
+    batches = min(len(training.dataset) // training.batch_size, session.queue + 2)
+    count = max(1, batches) * training.batch_size
+    part = Subset(training.dataset, range(min(count, len(training.dataset))))
+    stream = session.open_stream(training.make_loader(part).host, len(part))
+    while not stream.boundaries:
+        stream.next()
+    stream.close()
+    return stream.boundaries[0]

@@ -1,0 +1,106 @@
+"""A measured trial from its first batch to its last figure: the order of the phases, and what they come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.measure.blocks import Estimate, StopRule, estimate
+from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
+from autotune.measure.session import KEPT_LOSSES, Session
+from autotune.measure.validity import NonFinite, finite
+from autotune.measure.warmup import warm_up
+from autotune.measure.window import drain_and_settle, measure_window, plan_blocks
+from autotune.records import Block, Measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of a measurement."""
+
+    target: float = 0.03
+    """relative half-width within the run"""
+    best_sample_s: float | None = None
+    """of the search so far; a clearly slower run stops early"""
+    fixed_blocks: int | None = None
+    """a window by plan, for verification: nothing but the window is measured then"""
+    gradient_names: tuple[str, ...] | None = None
+    """parameters that have gradients under the baseline"""
+
+
+def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, ...]]:
+    """Run the phases; return the measurement and the parameters that have gradients.
+
+    Raises:
+        NonFinite: the loss is not a number.
+        TrainsNothing: no update, no change, or a gradient that the baseline has is missing.
+    """
+    updates, gradient_names = warm_up(session, wanted.gradient_names)
+    plan = plan_blocks(session)
+    session.host_memory.reset_peak()
+    session.device.synchronize()
+    session.device.reset_peaks()
+    drain_and_settle(session, plan)
+    pss_before = session.host_memory.sample_tree()
+    rule = StopRule(
+        target=wanted.target,
+        min_s=session.device.min_window_s,
+        budget_s=plan.budget_s,
+        best_sample_s=wanted.best_sample_s,
+        fixed_blocks=wanted.fixed_blocks,
+    )
+    blocks, unmet = measure_window(session, plan, rule)
+    host_peak = session.host_memory.steady_peak()
+    if not finite([loss.item() for loss in session.losses]):
+        raise NonFinite
+    found = estimate(blocks)
+    per_step = _total(blocks, "samples") / _total(blocks, "steps")
+    step_s = found.sample_s * per_step
+    compute_s = None if wanted.fixed_blocks else cached_compute(session)
+    steady, lifetime = memory_peaks(session, host_peak, pss_before)
+    session.stream.close()
+    whole_epochs = "short_epoch" in session.flags
+    overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s)
+    epoch_samples = _samples_per_epoch(session, per_step)
+    wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
+    measurement = Measurement(
+        sample_s=found.sample_s + (overhead_s / epoch_samples if epoch_samples else 0.0),
+        step_s=step_s,
+        uncertainty=found.uncertainty,
+        samples_per_step=per_step,
+        wait_s=wait_s,
+        compute_s=compute_s,
+        loader_s=session.loader_s if session.workers else wait_s,
+        epoch_overhead_s=overhead_s,
+        epoch_overhead_estimated=estimated,
+        steps_per_epoch=session.stream.steps_per_epoch,
+        samples_per_epoch=epoch_samples,
+        tokens_per_sample=session.tokens_per_sample,
+        lifetime=lifetime,
+        steady=steady,
+        blocks=tuple(blocks),
+        kept_from=found.kept_from,
+        autocorrelation=found.autocorrelation,
+        **_spread(found, per_step),
+        flags=tuple(session.flags),
+        unmet=unmet,
+        losses=tuple(loss.item() for loss in session.losses[:KEPT_LOSSES]),
+        updates=updates,
+    )
+    return measurement, gradient_names
+
+
+def _spread(found: Estimate, per_step: float) -> dict[str, float]:
+    return {"mean_step_s": found.mean_sample_s * per_step, "p95_step_s": found.p95_sample_s * per_step}
+
+
+def _total(blocks: list[Block], field: str) -> float:
+    return float(sum(getattr(block, field) for block in blocks))
+
+
+def _samples_per_epoch(session: Session, per_step: float) -> int | None:
+    if session.stream.samples_per_epoch is not None:
+        return session.stream.samples_per_epoch
+    if session.dataset_length is not None and not session.training.workload.drop_last and not session.fixed_batch:
+        return session.dataset_length
+    epoch = session.stream.steps_per_epoch
+    return None if epoch is None else round(epoch * per_step)

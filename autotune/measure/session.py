@@ -1,0 +1,113 @@
+"""What the phases of one trial share: the training, its stream of batches, the clock, and what was seen so far."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from autotune.batches import shapes, tensors
+from autotune.device import Device
+from autotune.measure.memory import HostMemory
+from autotune.measure.stream import Fetched, SampleCounter, Stream
+from autotune.measure.training import Training
+from autotune.records import Limits
+
+RECENT_STEPS = 5
+KEPT_LOSSES = 8
+
+
+def _say_nothing(phase: str, figures: dict[str, Any]) -> None:
+    pass
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One trial as its phases see it."""
+
+    training: Training
+    device: Device
+    limits: Limits
+    dataset_length: int | None = None
+    fixed_batch: bool = False
+    """the batch size has no effect, so that each batch counts as the baseline's"""
+    progress: Callable[[str, dict[str, Any]], None] = _say_nothing
+    """called with the name of a phase and figures to show"""
+    clock: Callable[[], float] = time.perf_counter
+    flags: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """that each phase took, by the names of `Phases`"""
+    losses: list[Tensor] = field(default_factory=list)
+    """of the first steps, and the last one"""
+    recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
+    """seconds of the last warm-up steps, and of these the wait for the batch"""
+    tokens_per_sample: float | None = None
+    loader_s: float | None = None
+    """seconds a batch of the loader alone"""
+
+    def __post_init__(self) -> None:
+        config = self.training.config
+        self.workers = int(config.value("num_workers"))
+        self.queue = self.workers * int(config.value("prefetch_factor"))
+        self.host_memory = HostMemory()
+        self.stream = self.open_stream(self.training.loader.host, self.dataset_length)
+        self._shapes: set[tuple[tuple[int, ...], ...]] = set()
+
+    @property
+    def plain_loader(self) -> bool:
+        """Whether the loader is a DataLoader made here over samples, so that another can be made over a part."""
+        workload = self.training.workload
+        return (
+            workload.loader is None
+            and not workload.pre_batched
+            and not isinstance(self.training.dataset, IterableDataset)
+        )
+
+    def open_stream(self, host: Any, length: int | None) -> Stream:
+        """Return a stream over a loader of `length` samples."""
+        workload = self.training.workload
+        sized = isinstance(host, DataLoader) and not isinstance(host.dataset, IterableDataset)
+        counter = SampleCounter(
+            self.training.batch_size,
+            dataset_length=length,
+            steps_per_epoch=len(host) if sized else None,
+            drop_last=workload.drop_last,
+            fixed=self.fixed_batch or workload.pre_batched,
+            count=workload.count_samples,
+        )
+        return Stream(host, counter, self.clock)
+
+    def step(self, fetched: Fetched) -> None:
+        """Train on a batch; keeps the first losses and the last one."""
+        loss = self.training.step(self.training.loader.place(fetched.batch))
+        if loss is not None:
+            if len(self.losses) > KEPT_LOSSES:
+                self.losses.pop()
+            self.losses.append(loss)
+
+    def look_at(self, batch: Any) -> None:
+        """Note the shapes of a batch: never inside a timed block."""
+        self._shapes.add(shapes(batch))
+        first = next(tensors(batch), None)
+        if first is not None and first.dim() == 2 and not first.is_floating_point():
+            self.tokens_per_sample = float(first.size(1))  # a batch of sequences of token numbers
+
+    def shapes_vary(self) -> bool:
+        """Whether batches differ in more than the first dimension, which the last batch of an epoch explains."""
+        return len({tuple(shape[1:] for shape in found) for found in self._shapes}) > 1
+
+    def stay_in_epoch(self, steps: int) -> None:
+        """Where fewer than `steps` batches are left, run through to the next epoch, untimed."""
+        left = self.stream.left_in_epoch()
+        if left is not None and left < steps:
+            for _ in range(left + 1):
+                self.step(self.stream.next())
+
+    def flag(self, name: str) -> None:
+        if name not in self.flags:
+            self.flags.append(name)

@@ -1,0 +1,149 @@
+"""Batches of epoch after epoch, with the time that each was waited for and the samples in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.batches import tensors
+from autotune.errors import WorkloadError
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One batch in host memory."""
+
+    batch: Any
+    samples: int
+    wait_s: float
+    boundary_s: float | None
+    """seconds of an epoch's restart until this batch, where one came before it"""
+
+
+class SampleCounter:
+    """Counts samples by what was asked for, never by the first dimension of an arbitrary tensor.
+
+    The last batch of an epoch is smaller where the length is known. Where it is not, tensors whose first dimension
+    was the batch size in the first batch are trusted to follow it.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        *,
+        dataset_length: int | None,
+        steps_per_epoch: int | None,
+        drop_last: bool,
+        fixed: bool,
+        count: Callable[[Any], int] | None,
+    ) -> None:
+        self.batch_size = batch_size
+        self._count = count
+        self._fixed = fixed
+        self._last_index = None if steps_per_epoch is None else steps_per_epoch - 1
+        self._last_size = batch_size
+        if dataset_length is not None and not drop_last and dataset_length % batch_size:
+            self._last_size = dataset_length % batch_size
+        self._follow = dataset_length is None and not fixed
+        self._leaves: list[int] = []
+
+    def __call__(self, batch: Any, index: int) -> int:
+        """Return the samples in the batch at `index` of its epoch."""
+        if self._count is not None:
+            return int(self._count(batch))
+        if self._fixed:
+            return self.batch_size
+        if self._follow:
+            return self._follow_leaves(batch)
+        return self._last_size if index == self._last_index else self.batch_size
+
+    def _follow_leaves(self, batch: Any) -> int:
+        sizes = [tensor.size(0) if tensor.dim() else 0 for tensor in tensors(batch)]
+        if not self._leaves:
+            self._leaves = [index for index, size in enumerate(sizes) if size == self.batch_size]
+            return self.batch_size
+        followed = {sizes[index] for index in self._leaves if index < len(sizes)}
+        return followed.pop() if len(followed) == 1 and max(followed) < self.batch_size else self.batch_size
+
+
+class Stream:
+    """Reads a loader epoch after epoch, using only `iter` and `next`."""
+
+    def __init__(self, host: Any, count: SampleCounter, clock: Callable[[], float]) -> None:
+        self._host = host
+        self._count = count
+        self._clock = clock
+        self._iterator: Iterator[Any] | None = None
+        self.position = 0
+        """batches taken from the current epoch"""
+        self.steps_per_epoch: int | None = _length(host)
+        self.samples_per_epoch: int | None = None
+        """counted in the first epoch that was read whole"""
+        self._epoch_samples = 0
+        self.first_batch_s = 0.0
+        self.boundaries: list[float] = []
+        """seconds of each restart after an epoch's natural end, first batch included"""
+
+    def next(self) -> Fetched:
+        """Return the next batch; starts the next epoch where one ends.
+
+        Raises:
+            WorkloadError: an epoch without any batch.
+        """
+        if self._iterator is None:
+            return self._start()
+        began = self._clock()
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self._end_epoch()
+            return self._start()
+        return self._fetched(batch, self._clock() - began, None)
+
+    def left_in_epoch(self) -> int | None:
+        """Return how many batches the current epoch still has; None where nobody knows yet."""
+        return None if self.steps_per_epoch is None else self.steps_per_epoch - self.position
+
+    def close(self) -> None:
+        """Let go of the iterator, which ends its workers."""
+        self._iterator = None
+
+    def _start(self) -> Fetched:
+        restart = self._iterator is not None
+        # the old iterator's workers end first, as in a for loop over the next epoch; persistent ones live in the loader
+        self._iterator = None
+        began = self._clock()
+        self._iterator = iter(self._host)
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            raise WorkloadError(
+                "the loader yields no batch: an epoch has 0 steps",
+                hint="Is the dataset empty, or smaller than the batch size under drop_last?",
+            ) from None
+        took = self._clock() - began
+        self.position = 0
+        self._epoch_samples = 0
+        if not restart:
+            self.first_batch_s = took
+        else:
+            self.boundaries.append(took)
+        return self._fetched(batch, took, took if restart else None)
+
+    def _fetched(self, batch: Any, wait_s: float, boundary_s: float | None) -> Fetched:
+        samples = self._count(batch, self.position)
+        self.position += 1
+        self._epoch_samples += samples
+        return Fetched(batch, samples, wait_s, boundary_s)
+
+    def _end_epoch(self) -> None:
+        self.steps_per_epoch = self.position
+        self.samples_per_epoch = self._epoch_samples
+
+
+def _length(host: Any) -> int | None:
+    try:
+        return len(host)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None

@@ -1,0 +1,159 @@
+"""The user's training with a config applied: the very objects that a trial steps through."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from autotune.config import Config
+from autotune.errors import WorkloadError
+from autotune.tuned import Tuned, TunedLoader
+from autotune.workload import Workload, first_argument
+from autotune.workload.step import LossStep, check_trains
+
+LOADER_OPTIONS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+"""what a loader factory of the user's own is given beside the batch size"""
+MODEL_ARGUMENTS = ("model", "module", "net", "network")
+DEFAULT_LEARNING_RATE = 1e-3
+
+
+def seed_all(seed: int) -> None:
+    """Seed the three generators that data and models draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+class Training:
+    """Model, optimizers, loader and step of one workload under one config."""
+
+    def __init__(self, workload: Workload, config: Config, *, device: str = "", seed: int = 0) -> None:
+        """Build everything but the loader's iterator.
+
+        Raises:
+            WorkloadError: a factory returned something else than it should.
+        """
+        self.workload = workload
+        self.config = config
+        self.batch_size = int(config.value("batch_size"))
+        seed_all(seed)
+        self.tuned = Tuned(config, device=device, checkpoint_blocks=workload.checkpoint_blocks)
+        self.dataset = self._build_dataset()
+        self.loader = self.make_loader()
+        self.model = self.tuned.model(_check_model(workload.model()))
+        self.model.train()
+        self.loss_step = LossStep(workload)
+        self._initialize_lazy_parameters()
+        self.optimizers = self._build_optimizers()
+        self.tuned.batch_transform = workload.batch_transform
+
+    def step(self, batch: Any) -> Tensor | None:
+        """Train on one batch that is on the device; return its loss, still on the device."""
+        own = self.workload.training_step
+        if self.workload.own_step and own is not None:
+            loss = own(self.tuned, self.model, batch)
+            return loss.detach() if isinstance(loss, Tensor) else None
+        with self.tuned.autocast():
+            loss = self.loss_step(self.model, batch)
+        check_trains(loss)
+        self.tuned.backward(loss)
+        self.tuned.step(self.optimizers)
+        return loss.detach()
+
+    def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
+        """Return the training loader, over a part of the data or with another batch size where given."""
+        workload = self.workload
+        size = batch_size or self.batch_size
+        options = {key: value for key, value in self.config.items() if key in LOADER_OPTIONS}
+        if workload.loader is not None:
+            return self.tuned.batches(_check_iterable(workload.loader(size, **options)))
+        data = self.dataset if dataset is None else dataset
+        if workload.pre_batched:
+            if not isinstance(data, Dataset):
+                return self.tuned.batches(_check_iterable(data))
+            return self.tuned.loader(data, batch_size=None, collate_fn=workload.collate_fn)
+        arguments: dict[str, Any] = {"drop_last": workload.drop_last}
+        if workload.collate_fn is not None:
+            arguments["collate_fn"] = workload.collate_fn
+        if not isinstance(data, IterableDataset):
+            if workload.sampler is not None and dataset is None:
+                arguments["sampler"] = workload.sampler(data)
+            else:
+                arguments["shuffle"] = True
+        loader = self.tuned.loader(data, **arguments)
+        if batch_size is None:
+            return loader
+        return self.tuned.batches(DataLoader(data, **{**arguments, "batch_size": batch_size}))
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        return {name: item for name, item in self.model.named_parameters() if item.requires_grad}
+
+    def _build_dataset(self) -> Any:
+        factory = self.workload.dataset
+        if factory is None:
+            return None
+        dataset = factory(self.batch_size) if self.workload.pre_batched else factory()
+        if self.workload.pre_batched:
+            return dataset
+        if isinstance(dataset, IterableDataset):
+            return dataset
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            remedy = "Give the DataLoader's factory as loader=(batch_size, **options) instead."
+            raise WorkloadError(
+                f"dataset() returned {type(dataset).__name__}, which is no Dataset",
+                hint=remedy if isinstance(dataset, DataLoader) else "It needs __getitem__ and __len__.",
+            )
+        return dataset
+
+    def _initialize_lazy_parameters(self) -> None:
+        if any(isinstance(item, nn.parameter.UninitializedParameter) for item in self.model.parameters()):
+            with torch.no_grad():
+                self.loss_step(self.model, self.tuned.place(next(iter(self.make_loader(batch_size=2)))))
+
+    def _build_optimizers(self) -> list[Optimizer]:
+        parameters = [item for item in self.model.parameters() if item.requires_grad]
+        if not parameters:
+            raise WorkloadError(
+                "the model has no trainable parameters", hint="Every parameter has requires_grad=False."
+            )
+        factory = self.workload.optimizer
+        if factory is None:
+            made = self.tuned.optimizer(torch.optim.AdamW, parameters, lr=DEFAULT_LEARNING_RATE)
+        elif first_argument(factory) in MODEL_ARGUMENTS:
+            made = self.tuned.optimizer(factory, self.model)
+        else:
+            made = self.tuned.optimizer(factory, parameters)
+        optimizers = list(made) if isinstance(made, list | tuple) else [made]
+        for item in optimizers:
+            if not isinstance(item, Optimizer):
+                raise WorkloadError(f"optimizer() returned {type(item).__name__}, which is no Optimizer")
+        return optimizers
+
+
+def _check_model(model: Any) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise WorkloadError(f"model() returned {type(model).__name__}, which is no nn.Module")
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise WorkloadError(
+            f"model() returned a {type(model).__name__}: it spreads over several devices itself",
+            hint="autotune tunes one device; return the plain model.",
+        )
+    devices = {str(item.device) for item in model.parameters()}
+    if len(devices) > 1:
+        raise WorkloadError(
+            f"the model spreads over several devices itself: {', '.join(sorted(devices))}",
+            hint="autotune tunes one device; leave the placement to it.",
+        )
+    return model
+
+
+def _check_iterable(loader: Any) -> Any:
+    if not hasattr(loader, "__iter__"):
+        raise WorkloadError(f"loader() returned {type(loader).__name__}, which is not iterable")
+    return loader

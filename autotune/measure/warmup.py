@@ -1,0 +1,91 @@
+"""First step and warm-up: until the step is what it will be for the rest of the training."""
+
+from __future__ import annotations
+
+from torch.utils.data import Subset
+
+from autotune.measure.session import Session
+from autotune.measure.validity import ChangeWatch, NonFinite, TrainsNothing, UpdateCounter, finite
+
+MIN_STEPS = 5
+MIN_EFFECTIVE_UPDATES = 3  # Adam's state is there after one; fp16 skips updates until its scale fits
+MAX_STEPS = 200  # fp16 halves its scale once a step and finds a working one long before
+MAX_S = 30.0  # slow steps stop here once they have made their effective updates
+MAX_PARTIAL_BATCH_S = 5.0  # for loading the last, smaller batch of an epoch
+
+
+def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tuple[int, tuple[str, ...]]:
+    """Step until caches are filled, optimizer state is allocated and updates are effective.
+
+    Returns:
+        The effective updates made, and the names of the parameters that have gradients.
+
+    Raises:
+        NonFinite: the loss is not a number.
+        TrainsNothing: no update, no change, or a gradient of `expected_gradients` is missing.
+    """
+    clock = session.clock
+    session.progress("first step", {})
+    watch = ChangeWatch(session.training.trainable())
+    counter = UpdateCounter(session.training)
+    fetched = session.stream.next()
+    session.look_at(fetched.batch)
+    began = clock()
+    session.step(fetched)
+    session.device.synchronize()
+    session.seconds["first_step_s"] = clock() - began
+    began = clock()
+    steps = 1
+    while not _warm(session, steps, counter.effective, clock() - began):
+        session.progress("warm-up", {"step": steps})
+        at = clock()
+        fetched = session.stream.next()
+        session.step(fetched)
+        session.device.synchronize()
+        session.recent.append((clock() - at, fetched.wait_s))
+        session.look_at(fetched.batch)
+        steps += 1
+    _step_on_partial_batch(session)
+    counter.remove()
+    _check(session, counter, watch, expected_gradients)
+    session.seconds["warmup_s"] = clock() - began
+    return counter.effective, counter.gradient_names
+
+
+def _warm(session: Session, steps: int, effective: int, elapsed_s: float) -> bool:
+    if steps >= MAX_STEPS and elapsed_s >= session.device.min_warmup_s:
+        return True
+    if effective < MIN_EFFECTIVE_UPDATES:
+        return False
+    return elapsed_s >= MAX_S or (steps > MIN_STEPS and elapsed_s >= session.device.min_warmup_s)
+
+
+def _step_on_partial_batch(session: Session) -> None:
+    """Run the last, smaller batch of an epoch once: what a new shape costs must not fall into the window."""
+    training = session.training
+    length = session.dataset_length
+    rest = length % training.batch_size if length else 0
+    if rest < 2 or training.workload.drop_last or not session.plain_loader or session.fixed_batch:
+        return
+    if session.stream.first_batch_s * rest / training.batch_size > MAX_PARTIAL_BATCH_S:
+        return
+    loader = training.make_loader(Subset(training.dataset, range(rest)), batch_size=rest)
+    for batch in loader.host:
+        training.step(loader.place(batch))
+    session.device.synchronize()
+
+
+def _check(session: Session, counter: UpdateCounter, watch: ChangeWatch, expected: tuple[str, ...] | None) -> None:
+    if not finite([loss.item() for loss in session.losses]):
+        raise NonFinite
+    if counter.effective == 0:
+        raise TrainsNothing("no optimizer update happened in the warm-up")
+    if not watch.changed():
+        raise TrainsNothing(
+            "steps ran, but no parameter changed",
+            hint="Does the optimizer hold the parameters that the loss depends on?",
+        )
+    missing = set(expected or ()) - set(counter.gradient_names)
+    if missing:
+        names = ", ".join(sorted(missing)[:5])
+        raise TrainsNothing(f"{len(missing)} parameters lose their gradient under this config: {names}")

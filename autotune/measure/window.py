@@ -1,0 +1,195 @@
+"""Drain and window: the timed blocks that make the step time."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+import torch
+
+from autotune.machine import usable_cores
+from autotune.measure.blocks import StopRule, estimate, steady
+from autotune.measure.contention import Reading, flags_between
+from autotune.measure.session import Session
+from autotune.records import Block
+
+MAX_SETTLE_S = 5.0
+BLOCKS_IN_BUDGET = 12
+BLOCKS_IN_EPOCH = 4  # an epoch with fewer blocks than this is measured whole
+TOO_SHORT = 0.5  # of the shortest block: then the plan is made again
+MAX_BLOCKS = 128  # more of them say nothing more: neighbours are merged, and blocks become twice as long
+FEW_BLOCKS_WAIT = 0.05  # waiting less than this share of a step cannot come in bursts
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """How the window is cut."""
+
+    steps: int
+    """in a block: a multiple of the workers, since batches come in bursts of so many"""
+    whole_epochs: bool
+    """blocks are whole epochs, restarts included, since an epoch is too short to cut"""
+    budget_s: float
+
+
+def plan_blocks(session: Session) -> BlockPlan:
+    """Return the shortest blocks that the clock can time and that hold whole bursts of batches."""
+    recent = session.recent
+    step_s = max(sum(took for took, _ in recent) / max(1, len(recent)), 1e-6)
+    wait_s = sum(wait for _, wait in recent) / max(1, len(recent))
+    burst = max(session.workers, 1)
+    budget_s = session.limits.budget_s
+    steps = burst * math.ceil(session.device.min_block_s / (burst * step_s))
+    needed_s = BLOCKS_IN_BUDGET * burst * step_s
+    if needed_s > budget_s:  # steps are too slow for the budget: it grows
+        steps = burst
+        budget_s = min(needed_s, session.limits.budget_max_s)
+        if needed_s > session.limits.budget_max_s:
+            if wait_s < FEW_BLOCKS_WAIT * step_s:
+                steps = 1
+            else:
+                session.flag("few_blocks")
+    return _within_epoch(session, BlockPlan(steps, False, budget_s), step_s)
+
+
+def _within_epoch(session: Session, plan: BlockPlan, step_s: float) -> BlockPlan:
+    epoch = session.stream.steps_per_epoch
+    if epoch is None or epoch >= BLOCKS_IN_EPOCH * plan.steps:
+        return plan
+    session.flag("short_epoch")
+    epochs = max(1, math.ceil(session.device.min_block_s / (epoch * step_s)))
+    return BlockPlan(epochs * epoch, True, plan.budget_s)
+
+
+def drain_and_settle(session: Session, plan: BlockPlan) -> None:
+    """Empty the prefetch queue, which hides the loader, then let it find its level again under compute."""
+    if not session.workers or plan.whole_epochs:
+        return
+    began = session.clock()
+    session.progress("drain", {})
+    pulls = session.queue + session.workers
+    epoch = session.stream.steps_per_epoch
+    if epoch is not None and epoch < pulls + 2 * plan.steps:
+        session.flag("prefetch_bias")
+    else:
+        session.stay_in_epoch(pulls + session.queue)
+        session.loader_s = _pull(session, pulls)
+        _settle(session, session.queue)
+    session.seconds["drain_s"] = session.clock() - began
+
+
+def _pull(session: Session, pulls: int) -> float:
+    """Take batches without compute; the last of them come at the pace of the loader. Returns seconds a batch."""
+    began = session.clock()
+    waits: deque[float] = deque(maxlen=session.workers)
+    for taken in range(1, pulls + 1):
+        waits.append(session.stream.next().wait_s)
+        if session.clock() - began > MAX_SETTLE_S and taken >= session.workers:
+            break
+    return sum(waits) / len(waits)
+
+
+def _settle(session: Session, steps: int) -> None:
+    began = session.clock()
+    for _ in range(steps):
+        session.step(session.stream.next())
+        if session.clock() - began > MAX_SETTLE_S:
+            break
+    session.device.synchronize()
+
+
+def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[list[Block], str]:
+    """Time blocks until the rule has enough; return them and the condition that was not met, if any."""
+    gc.collect()
+    if plan.whole_epochs:
+        _finish_epoch(session)
+    began = session.clock()
+    before = Reading.take()
+    retries = session.device.retries()
+    blocks: list[Block] = []
+    decision = None
+    while decision is None:
+        if not plan.whole_epochs:
+            session.stay_in_epoch(plan.steps)
+        block = _time_block(session, plan)
+        if block is None:
+            plan = _replan(session, plan)
+            continue
+        if not blocks and not plan.whole_epochs and block.wall_s < TOO_SHORT * session.device.min_block_s:
+            plan = _within_epoch(session, _longer(session, plan, block), block.wall_s / block.steps)
+            if plan.whole_epochs:
+                _finish_epoch(session)
+            continue
+        blocks.append(block)
+        if len(blocks) > MAX_BLOCKS:
+            blocks = [_merged(first, second) for first, second in zip(blocks[::2], blocks[1::2], strict=False)]
+            plan = replace(plan, steps=2 * plan.steps)
+        session.progress("window", {"block": len(blocks), "sample_s": block.wall_s / block.samples})
+        decision = rule.decide(blocks)
+    threads = session.workers + torch.get_num_threads()
+    for flag in flags_between(before, Reading.take(), threads, usable_cores()):
+        session.flag(flag)
+    if session.device.retries() > retries:
+        session.flag("memory_pressure")
+    if decision.kind in ("noise", "budget"):
+        session.flag("noisy")
+    if decision.kind == "slower":
+        session.flag("pruned")
+    if estimate(blocks).bursty:
+        session.flag("bursty")
+    if not steady(blocks):
+        session.flag("no_steady_state")
+    if session.shapes_vary():
+        session.flag("variable_shapes")
+    session.seconds["window_s"] = session.clock() - began
+    return blocks, decision.unmet
+
+
+def _time_block(session: Session, plan: BlockPlan) -> Block | None:
+    """Time one block: the device is waited for at its edges, and nowhere inside.
+
+    Returns None where an epoch of unknown length ended in it.
+    """
+    samples, wait_s = 0, 0.0
+    session.device.synchronize()
+    began = session.clock()
+    for _ in range(plan.steps):
+        fetched = session.stream.next()
+        session.step(fetched)
+        if fetched.boundary_s is not None and not plan.whole_epochs:
+            return None
+        samples += fetched.samples
+        wait_s += fetched.wait_s
+    session.device.synchronize()
+    return Block(steps=plan.steps, samples=samples, wall_s=session.clock() - began, wait_s=wait_s)
+
+
+def _longer(session: Session, plan: BlockPlan, block: Block) -> BlockPlan:
+    """Return a plan with blocks that the clock can time, where the warm-up's steps were slower than these."""
+    factor = math.ceil(session.device.min_block_s / block.wall_s)
+    return replace(plan, steps=factor * plan.steps)
+
+
+def _merged(first: Block, second: Block) -> Block:
+    return Block(
+        steps=first.steps + second.steps,
+        samples=first.samples + second.samples,
+        wall_s=first.wall_s + second.wall_s,
+        wait_s=first.wait_s + second.wait_s,
+    )
+
+
+def _replan(session: Session, plan: BlockPlan) -> BlockPlan:
+    """Look again, now that the epoch's length is known."""
+    step_s = max(sum(took for took, _ in session.recent) / max(1, len(session.recent)), 1e-6)
+    plan = _within_epoch(session, plan, step_s)
+    if plan.whole_epochs:
+        _finish_epoch(session)
+    return plan
+
+
+def _finish_epoch(session: Session) -> None:
+    for _ in range(session.stream.left_in_epoch() or 0):
+        session.step(session.stream.next())

@@ -1,0 +1,1 @@
+"""The search: the Optuna study, its samplers, verification and attribution."""

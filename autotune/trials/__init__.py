@@ -1,0 +1,1 @@
+"""One trial in one process: fork server, watchdog, outcomes, records on disk."""

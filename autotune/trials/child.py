@@ -1,0 +1,133 @@
+"""The trial's own side: from a spec to a record on disk, whatever the user's code does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autotune.config import Config
+from autotune.device import device_named
+from autotune.errors import AutotuneError
+from autotune.machine import versions
+from autotune.measure.protocol import Wanted, measure
+from autotune.measure.session import Session
+from autotune.measure.training import Training, seed_all
+from autotune.measure.validity import NonFinite
+from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec, from_json
+from autotune.trials.folder import write_atomically
+from autotune.trials.outcomes import classify_error, failure
+from autotune.trials.probe import probe
+from autotune.workload import Workload
+from autotune.workload.find import load_workload
+from autotune.workload.script import brief, user_traceback
+
+MIN_PROGRESS_S = 0.05  # between two messages of one phase: the trial must not spend its time on talking
+
+
+class Progress:
+    """Tells the steering process where the trial is; drops messages rather than wait for a reader."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        self.phase = "start"
+        self._sent_at = 0.0
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+
+    def __call__(self, phase: str, figures: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        if self._descriptor is None or (phase == self.phase and now - self._sent_at < MIN_PROGRESS_S):
+            return
+        self.phase, self._sent_at = phase, now
+        with suppress(OSError):
+            os.write(self._descriptor, json.dumps({"phase": phase, **figures}).encode() + b"\n")
+
+
+def run_trial(spec_text: str, progress_descriptor: int | None) -> None:
+    """Run the trial that a spec describes and leave its record on disk."""
+    began = time.perf_counter()
+    spec = from_json(TrialSpec, spec_text)
+    progress = Progress(progress_descriptor)
+    seconds: dict[str, float] = {}
+    found: dict[str, Any] = {}
+    try:
+        found = _run(spec, progress, seconds)
+        outcome = Outcome.PRUNED if "pruned" in _flags(found) else Outcome.OK
+        trouble = None
+    except BaseException as error:  # whatever the user's code raises, SystemExit included, is this trial's outcome
+        outcome, trouble = _account_for(error, progress.phase)
+    seconds["total_s"] = time.perf_counter() - began
+    record = TrialRecord(
+        number=spec.number,
+        kind=spec.kind,
+        config=spec.config,
+        outcome=outcome,
+        failure=trouble,
+        phases=Phases(**seconds),
+        limits=spec.limits,
+        seed=spec.seed,
+        versions=versions(),
+        **found,
+    )
+    write_atomically(Path(spec.record_path), json.dumps(asdict(record)))
+
+
+def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict[str, Any]:
+    """Return the parts of the record that a successful trial has."""
+    at = time.perf_counter()
+    progress("import", {})
+    seed_all(spec.seed)
+    workload = load_workload(spec.source)
+    seconds["import_s"] = time.perf_counter() - at
+    if spec.kind == "probe":
+        return {"facts": asdict(probe(workload, spec, progress, seconds))}
+    return _measure(workload, spec, progress, seconds)
+
+
+def _measure(workload: Workload, spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict[str, Any]:
+    at = time.perf_counter()
+    progress("build", {})
+    device = device_named(spec.device)
+    device.cap_memory(spec.limits.device_bytes)
+    training = Training(workload, Config(**spec.config), device=spec.device, seed=spec.seed)
+    device.synchronize()
+    seconds["build_s"] = time.perf_counter() - at
+    session = Session(
+        training=training,
+        device=device,
+        limits=spec.limits,
+        dataset_length=spec.dataset_length,
+        fixed_batch=spec.fixed_batch,
+        progress=progress,
+        seconds=seconds,
+    )
+    wanted = Wanted(
+        target=spec.target,
+        best_sample_s=spec.best_sample_s,
+        fixed_blocks=spec.fixed_blocks,
+        gradient_names=spec.gradient_names,
+    )
+    measurement, gradient_names = measure(session, wanted)
+    seconds["first_batch_s"] = session.stream.first_batch_s
+    return {"measurement": measurement, "gradient_names": gradient_names}
+
+
+def _flags(found: dict[str, Any]) -> tuple[str, ...]:
+    measurement = found.get("measurement")
+    return measurement.flags if measurement is not None else ()
+
+
+def _account_for(error: BaseException, phase: str) -> tuple[Outcome, Failure]:
+    if isinstance(error, NonFinite):
+        return Outcome.NON_FINITE, Failure(
+            reason="loss is not finite", message="the loss became NaN or infinite", phase=phase
+        )
+    if isinstance(error, AutotuneError):
+        return Outcome.ERROR, Failure(reason=error.message, message=str(error), traceback=error.traceback, phase=phase)
+    classified = classify_error(error)
+    return classified.outcome, failure(classified, brief(error), user_traceback(error), phase)

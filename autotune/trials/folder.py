@@ -1,0 +1,131 @@
+"""The run folder: the one place that knows the name of every file of a search."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from autotune.errors import RunFolderError
+from autotune.records import TrialRecord, read_record, to_json
+
+
+class RunFolder:
+    """Everything that a search writes, in one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def study(self) -> Path:
+        """Optuna's SQLite file."""
+        return self.path / "study.db"
+
+    @property
+    def run(self) -> Path:
+        """What was searched: script, facts, machine, space, limits."""
+        return self.path / "run.json"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.toml"
+
+    @property
+    def best_same_batch(self) -> Path:
+        return self.path / "best-same-batch.toml"
+
+    @property
+    def verification(self) -> Path:
+        return self.path / "verification.json"
+
+    @property
+    def workload(self) -> Path:
+        """A workload given from Python, pickled for the trial processes."""
+        return self.path / "workload.pickle"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
+
+    @property
+    def server_log(self) -> Path:
+        return self.path / "server.log"
+
+    def record(self, number: int) -> Path:
+        return self.trials / f"{number:04d}.json"
+
+    def log(self, number: int) -> Path:
+        """All that the trial's processes printed."""
+        return self.trials / f"{number:04d}.log"
+
+    @property
+    def probe_record(self) -> Path:
+        return self.trials / "probe.json"
+
+    @property
+    def probe_log(self) -> Path:
+        return self.trials / "probe.log"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a search was begun here."""
+        return self.study.exists() or self.run.exists()
+
+    def create(self) -> None:
+        """Make the folder.
+
+        Raises:
+            RunFolderError: it cannot be written to.
+        """
+        try:
+            self.trials.mkdir(parents=True, exist_ok=True)
+            probe = self.trials / ".writable"
+            probe.write_text("")
+            probe.unlink()
+        except OSError as error:
+            raise RunFolderError(
+                f"cannot write to the run folder {self.path}: {error.strerror}",
+                hint="Name another with --out FOLDER.",
+            ) from None
+
+    def clear(self) -> None:
+        """Remove an earlier search: only the files that a search writes."""
+        for path in (self.study, self.run, self.best, self.best_same_batch, self.verification, self.workload):
+            path.unlink(missing_ok=True)
+        for suffix in ("-wal", "-shm", "-journal"):
+            self.study.with_name(self.study.name + suffix).unlink(missing_ok=True)
+        self.server_log.unlink(missing_ok=True)
+        if self.trials.is_dir():
+            shutil.rmtree(self.trials)
+
+    def records(self) -> Iterator[TrialRecord]:
+        """Yield the records of all trials by number; one that is damaged is an error that names it.
+
+        Raises:
+            RunFolderError: a record cannot be read.
+        """
+        for path in sorted(self.trials.glob("[0-9]*.json")):
+            try:
+                yield read_record(path)
+            except ValueError as error:
+                raise RunFolderError(f"damaged record: {error}") from None
+
+    def write_record(self, record: TrialRecord) -> None:
+        path = self.probe_record if record.kind == "probe" else self.record(record.number)
+        write_atomically(path, to_json(record))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old text or the new, never half of it.
+
+    Raises:
+        RunFolderError: no space, no permission.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunFolderError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,101 @@
+"""From an exception or an exit status to an outcome: by type first, then by text, then by signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autotune.records import Failure, Outcome
+
+HOST, DEVICE = "out of host memory", "out of device memory"
+
+TEXTS: tuple[tuple[str, Outcome, str], ...] = (
+    # (part of the text in lower case, outcome, reason); looked for in the errors of libraries only, in this order
+    ("illegal memory access", Outcome.CRASHED, "illegal memory access"),
+    ("bus error", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    ("unable to open shared memory object", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    ("unable to write to file </torch_", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    ("no space left on device (28)", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    ("is killed by signal: killed", Outcome.OUT_OF_MEMORY, HOST),
+    ("is killed by signal", Outcome.CRASHED, "a loader worker crashed"),
+    ("exited unexpectedly", Outcome.ERROR, "a loader worker exited unexpectedly"),
+    ("defaultcpuallocator: can't allocate memory", Outcome.OUT_OF_MEMORY, HOST),
+    ("cannot allocate memory", Outcome.OUT_OF_MEMORY, HOST),
+    ("unable to allocate", Outcome.OUT_OF_MEMORY, HOST),
+    ("std::bad_alloc", Outcome.OUT_OF_MEMORY, HOST),
+    ("alloc_failed", Outcome.OUT_OF_MEMORY, DEVICE),
+    ("nvml_success == r internal assert failed", Outcome.OUT_OF_MEMORY, DEVICE),
+    ("out of memory", Outcome.OUT_OF_MEMORY, DEVICE),
+    # cuDNN says this where a workspace does not fit, and also for what it truly cannot do
+    ("cudnn_status_not_supported", Outcome.OUT_OF_MEMORY, f"{DEVICE}?"),
+    ("too many open files", Outcome.ERROR, "too many open files"),
+    ("received 0 items of ancdata", Outcome.ERROR, "too many open files"),
+)
+
+ADVICE = {
+    "out of shared memory": "Loader workers pass batches through /dev/shm: enlarge it (docker run --shm-size=8g), "
+    "or use fewer workers or a smaller prefetch_factor.",
+    "too many open files": "Raise the limit (ulimit -n), or use fewer workers.",
+    "a loader worker exited unexpectedly": "The dataset or collate_fn ended the process; num_workers=0 shows where.",
+}
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What an error or exit means."""
+
+    outcome: Outcome
+    reason: str
+
+    @property
+    def advice(self) -> str:
+        return ADVICE.get(self.reason, "")
+
+
+def classify_error(error: BaseException) -> Classified:
+    """Return what an exception of a trial means; memory errors count wherever they stand in its chain."""
+    found = [item for item in map(_classify_one, _chain(error)) if item is not None]
+    memory = [item for item in found if item.outcome is Outcome.OUT_OF_MEMORY]
+    return next(iter(memory or found), Classified(Outcome.ERROR, type(error).__name__))
+
+
+def classify_exit(status: int) -> Classified:
+    """Return what a wait status means for a trial that left no record."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL:
+            return Classified(Outcome.OUT_OF_MEMORY, f"{HOST}?")  # nobody else sends it: the kernel's OOM killer
+        if number == signal.SIGBUS:
+            return Classified(Outcome.OUT_OF_MEMORY, "out of shared memory")
+        return Classified(Outcome.CRASHED, f"killed by signal {number} ({signal.Signals(number).name})")
+    return Classified(Outcome.ERROR, f"the process ended with status {os.waitstatus_to_exitcode(status)}")
+
+
+def failure(found: Classified, message: str, traceback: str = "", phase: str = "") -> Failure:
+    """Return the record's account of a failed trial, with advice where there is some."""
+    text = "\n".join(part for part in (message, found.advice) if part)
+    return Failure(reason=found.reason, message=text, traceback=traceback, phase=phase)
+
+
+def _classify_one(error: BaseException) -> Classified | None:
+    if isinstance(error, MemoryError):
+        return Classified(Outcome.OUT_OF_MEMORY, HOST)
+    # torch.OutOfMemoryError by name: the steering process reads outcomes without torch
+    if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
+        return Classified(Outcome.OUT_OF_MEMORY, DEVICE)
+    if not isinstance(error, RuntimeError | OSError | SystemError):
+        return None  # a user's ValueError that speaks of memory is an error of theirs
+    text = str(error).lower()
+    return next((Classified(outcome, reason) for part, outcome, reason in TEXTS if part in text), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and those that led to it, the last one first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__

@@ -1,0 +1,281 @@
+"""The probe: builds the workload once, runs a step, and returns plain facts about it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import time
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.utils.data import IterableDataset
+
+from autotune.batches import clone, describe, nbytes, shapes, tensors
+from autotune.checkpointing import Chain, checkpoint_chain, find_chain
+from autotune.config import Config
+from autotune.device import device_named
+from autotune.errors import WorkloadError
+from autotune.facts import Facts
+from autotune.measure.training import Training, seed_all
+from autotune.records import TrialSpec
+from autotune.workload import Workload
+
+PROBE_BATCH = 8
+SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
+GRADIENT_TOLERANCE = 1e-3  # of recomputed against kept, relative to the largest gradient of the parameter, in fp32
+
+
+def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> Facts:
+    """Return what this workload is.
+
+    Raises:
+        WorkloadError: it cannot be trained as it is.
+    """
+    progress("build", {})
+    at = time.perf_counter()
+    device = device_named(spec.device)
+    baseline = {**workload.baseline, **spec.baseline}
+    batch_size = _probe_batch(baseline.get("batch_size"))
+    training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
+    seconds["build_s"] = time.perf_counter() - at
+    length = _dataset_length(training)
+    progress("first step", {})
+    batches, load_s = _first_batches(training)
+    batch = batches[0]
+    with _watching() as seen:
+        step_s = _time_steps(training, batches)
+    chain, chain_refused = _probe_chain(training, batch)
+    return Facts(
+        device=str(device.torch),
+        device_name=device.name,
+        device_memory_bytes=device.total_bytes(),
+        device_free_bytes=device.free_bytes(),
+        default_threads=torch.get_num_threads(),
+        native_bf16=device.native_bf16(),
+        native_fp16=device.native_fp16(),
+        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
+        dataset_length=length,
+        drop_last=workload.drop_last,
+        custom_loader=workload.loader is not None,
+        iterable=isinstance(training.dataset, IterableDataset),
+        batch_structure=describe(batch),
+        sample_bytes=nbytes(batch) // batch_size,
+        tensors_per_batch=sum(1 for _ in tensors(batch)),
+        fixed_batch=_why_batch_is_fixed(training, batch, batch_size),
+        workers_refused=_why_no_workers(training, batch),
+        variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
+        seeded_generators=tuple(_generators(training.dataset)),
+        model=type(training.model).__name__,
+        parameters=sum(item.numel() for item in training.model.parameters()),
+        trainable_parameters=sum(item.numel() for item in training.trainable().values()),
+        parameter_bytes=sum(item.numel() * item.element_size() for item in training.model.parameters()),
+        convolution_ranks=tuple(
+            sorted({module.weight.dim() for module in training.model.modules() if isinstance(module, _ConvNd)})
+        ),
+        batchnorm=any(isinstance(module, _BatchNorm) for module in training.model.modules()),
+        chain=None if chain is None else chain.path or type(chain.container).__name__,
+        chain_length=0 if chain is None else len(chain),
+        chain_kind="" if chain is None else chain.kind,
+        chain_refused=chain_refused,
+        optimizer=", ".join(type(item).__name__ for item in training.optimizers),
+        default_optimizer=workload.optimizer is None,
+        step=training.loss_step.description or "training_step(tuned, model, batch)",
+        own_step=workload.own_step,
+        uses_tuned_autocast=training.tuned.autocast_entered > 0,
+        own_autocast="autocast" in seen,
+        own_scaler="scaler" in seen,
+        compiled=any(hasattr(module, "_orig_mod") for module in training.model.modules()),
+        import_s=seconds["import_s"],
+        build_s=seconds["build_s"],
+        sample_load_s=load_s / batch_size,
+        sample_compute_s=step_s / batch_size,
+        baseline=baseline,
+    )
+
+
+def _probe_batch(baseline: Any) -> int:
+    """Return a batch size that any workload can take: small, and more than one for BatchNorm."""
+    return max(2, min(PROBE_BATCH, int(baseline))) if baseline is not None else PROBE_BATCH
+
+
+def _dataset_length(training: Training) -> int | None:
+    if training.dataset is None or training.workload.pre_batched or isinstance(training.dataset, IterableDataset):
+        return None
+    # a sampler decides how many samples an epoch has
+    sampler = getattr(training.loader.host, "sampler", None)
+    length = len(sampler) if isinstance(sampler, Sized) else len(training.dataset)
+    if length == 0:
+        raise WorkloadError("the dataset is empty: its length is 0")
+    return length
+
+
+def _first_batches(training: Training) -> tuple[list[Any], float]:
+    """Return the first few batches in host memory, and the seconds that one takes to load."""
+    at = time.perf_counter()
+    iterator = iter(training.loader.host)
+    batches = []
+    for _ in range(SHAPES_SEEN):
+        try:
+            batches.append(next(iterator))
+        except StopIteration:
+            break
+        if time.perf_counter() - at > 1.0:
+            break
+    if not batches:
+        raise WorkloadError(
+            "the loader yields no batch: an epoch has 0 steps",
+            hint="Is the dataset empty, or smaller than the batch size under drop_last?",
+        )
+    return batches, (time.perf_counter() - at) / len(batches)
+
+
+def _time_steps(training: Training, batches: list[Any]) -> float:
+    """Train on the batches; return the seconds of the last step, when caches and optimizer state are there."""
+    took = 0.0
+    for batch in batches[:2] if len(batches) > 1 else batches * 2:
+        at = time.perf_counter()
+        loss = training.step(training.loader.place(clone(batch)))
+        took = time.perf_counter() - at
+        if loss is not None and not torch.isfinite(loss):
+            raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
+    return took
+
+
+@contextmanager
+def _watching() -> Iterator[set[str]]:
+    """Notice what the user's own step and model do by themselves: autocast, a gradient scaler."""
+    seen: set[str] = set()
+    enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.scale
+
+    def note_autocast(self: Any) -> Any:
+        seen.add("autocast")
+        return enter(self)
+
+    def note_scaler(self: Any, outputs: Any) -> Any:
+        seen.add("scaler")
+        return scale(self, outputs)
+
+    torch.autocast.__enter__ = note_autocast  # type: ignore[method-assign]
+    torch.amp.GradScaler.scale = note_scaler  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        torch.autocast.__enter__ = enter  # type: ignore[method-assign]
+        torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+
+
+def _why_batch_is_fixed(training: Training, batch: Any, batch_size: int) -> str | None:
+    """Return why another batch size changes nothing, found by looking at a batch of half the size."""
+    smaller = max(1, batch_size // 2)
+    try:
+        if training.workload.pre_batched:
+            other = Training(training.workload, Config(batch_size=smaller), device="cpu")
+            loader = other.loader
+        else:
+            loader = training.make_loader(batch_size=smaller)
+        found = next(iter(loader.host))
+    except Exception:
+        return None  # this size alone fails; the trials will say so where it matters
+    if (shapes(found), describe(found)) != (shapes(batch), describe(batch)):
+        return None
+    return "the batch size has no effect: the loader decides it itself"
+
+
+def _why_no_workers(training: Training, batch: Any) -> str | None:
+    if training.workload.pre_batched and not isinstance(training.loader.host, torch.utils.data.DataLoader):
+        return "the dataset yields its batches itself, without a DataLoader"
+    if any(tensor.device.type != "cpu" for tensor in tensors(batch)):
+        return "the dataset holds tensors on the accelerator, which loader processes cannot share"
+    if torch.multiprocessing.get_start_method() == "fork":
+        return None
+    for part in (training.dataset, training.workload.collate_fn):
+        try:
+            pickle.dumps(part)
+        except Exception as error:
+            return f"the dataset cannot be sent to loader processes: {type(error).__name__}: {error}"
+    return None
+
+
+def _generators(dataset: Any) -> Iterator[str]:
+    """Yield the attributes that hold a random generator, which every worker would copy."""
+    for name, value in vars(dataset).items() if hasattr(dataset, "__dict__") else ():
+        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
+            yield name
+
+
+def _probe_chain(training: Training, batch: Any) -> tuple[Chain | None, str | None]:
+    """Return the chain that can be recomputed, or why none can: tried out, gradients compared."""
+    workload = training.workload
+    if workload.own_step:
+        chain = find_chain(training.model, workload.checkpoint_blocks)
+        return chain, None if chain else "the model has no chain of repeated blocks"
+    chain = find_chain(training.model, workload.checkpoint_blocks)
+    if chain is None:
+        return None, "the model has no chain of repeated blocks, and no nn.Sequential of four layers"
+    if any("forward" in block.__dict__ for block in [chain.container, *chain.blocks]):
+        return chain, f"the blocks of {chain.path or 'the model'} have a forward of their own already"
+    with suppress(RuntimeError):
+        return chain, _why_not_recomputed(training, chain, batch)
+    return chain, f"recomputing {chain.path or 'the model'} fails in the backward pass"
+
+
+def _why_not_recomputed(training: Training, chain: Chain, batch: Any) -> str | None:
+    """Compare the gradients of one step with and without recomputation, under the same random numbers."""
+    calls = 0
+
+    def count(*_: Any) -> None:
+        nonlocal calls
+        calls += 1
+
+    kept = _gradients(training, batch)
+    again = _gradients(training, batch)
+    path = chain.path or "the model"
+    if _differ(kept, again):
+        return f"the gradients of {path} are not repeatable, so that recomputation cannot be checked"
+    handles = [module.register_forward_hook(count) for module in [chain.container, *chain.blocks]]
+    checkpoint_chain(training.model, len(chain), training.workload.checkpoint_blocks)
+    recomputed = _gradients(training, batch)
+    for handle in handles:
+        handle.remove()
+    if calls == 0:
+        return f"the model never calls the blocks of {path} as a whole"
+    if _differ(kept, recomputed):
+        return f"recomputing {path} changes its gradients: a block keeps state between calls"
+    return None
+
+
+def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
+    """Return the gradients of one step from the same state and random numbers each time."""
+    model = training.model
+    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    for optimizer in training.optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    seed_all(0)
+    with training.tuned.autocast():
+        loss = training.loss_step(model, training.loader.place(clone(batch)))
+    loss.backward()
+    found = {name: item.grad.detach().clone() for name, item in _with_gradient(model)}
+    for optimizer in training.optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    model.load_state_dict(state)
+    return found
+
+
+def _with_gradient(model: nn.Module) -> list[tuple[str, Any]]:
+    return [(name, item) for name, item in model.named_parameters() if item.grad is not None]
+
+
+def _differ(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    if first.keys() != second.keys():
+        return True
+    for name, gradient in first.items():
+        scale = gradient.abs().max().clamp_min(torch.finfo(gradient.dtype).tiny)
+        if not (gradient - second[name]).abs().max() <= GRADIENT_TOLERANCE * scale:
+            return True
+    return False

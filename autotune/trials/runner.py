@@ -1,0 +1,285 @@
+"""Running trials: the interface, and the runner that gives each trial a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from autotune.errors import AutotuneError
+from autotune.records import Failure, Outcome, TrialRecord, TrialSpec, read_record, to_json
+from autotune.trials.folder import write_atomically
+from autotune.trials.outcomes import classify_exit, failure
+from autotune.trials.watchdog import Watchdog
+
+TICK_S = 0.05
+TERMINATE_S = 3.0  # between asking a process group to end and ending it
+START_S = 120.0  # for the fork server to import torch, on a slow disk
+GONE_S = 10.0  # for the kernel to take a killed group away
+
+Report = Callable[[Mapping[str, Any]], None]
+"""called with what a trial says of its progress: {"phase": ..., figures}"""
+
+
+def silent(message: Mapping[str, Any]) -> None:
+    """Report nothing."""
+
+
+class Runner(Protocol):
+    """Anything that turns a spec into a record."""
+
+    def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
+        """Run one trial to its end; its failure is in the record, never an exception."""
+
+    def close(self) -> None:
+        """Let go of processes and files."""
+
+
+class ServerDied(AutotuneError):
+    """The fork server ended by itself."""
+
+
+class ForkServerRunner:
+    """Runs each trial in a process group forked from a server that has imported torch."""
+
+    def __init__(self, server_log: Path) -> None:
+        self._server_log = server_log
+        self._server: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._buffer = b""
+
+    def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
+        started_at, began = time.time(), time.perf_counter()
+        Path(spec.record_path).unlink(missing_ok=True)
+        log.unlink(missing_ok=True)
+        connection = self._ready()
+        progress, theirs = os.pipe()
+        try:
+            request = json.dumps({"spec": to_json(spec), "log": str(log.resolve())}).encode() + b"\n"
+            try:
+                socket.send_fds(connection, [request[:1]], [theirs])
+                connection.sendall(request[1:])
+            finally:
+                os.close(theirs)
+            watched = self._watch(connection, spec, log, progress, report)
+        except (ServerDied, BrokenPipeError, ConnectionResetError):
+            self._forget_server()
+            watched = _Ending(None, Failure(reason="the fork server ended", message=_tail(self._server_log)), {})
+        finally:
+            os.close(progress)
+        record = _conclude(spec, watched, log)
+        record = replace(record, started_at=started_at, wall_s=time.perf_counter() - began)
+        write_atomically(Path(spec.record_path), to_json(record))
+        return record
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()  # the server kills what it runs and ends
+        if self._server is not None:
+            try:
+                self._server.wait(TERMINATE_S)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+        self._forget_server()
+
+    def _ready(self) -> socket.socket:
+        """Return the connection to a server that is up, starting one where there is none.
+
+        Raises:
+            AutotuneError: the server does not come up; shows what it printed.
+        """
+        if self._connection is not None and self._server is not None and self._server.poll() is None:
+            return self._connection
+        self._forget_server()
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+        with self._server_log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "autotune.trials.server", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                start_new_session=True,  # Ctrl-C in the terminal reaches the steering process alone
+            )
+        theirs.close()
+        ours.settimeout(START_S)
+        self._connection = ours
+        try:
+            self._message()
+        except (ServerDied, TimeoutError):
+            raise AutotuneError(
+                "the process that starts trials did not come up", hint=_tail(self._server_log)
+            ) from None
+        return ours
+
+    def _forget_server(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._server is not None and self._server.poll() is None:
+            self._server.kill()
+            self._server.wait()
+        self._server, self._connection, self._buffer = None, None, b""
+
+    def _message(self) -> dict[str, int]:
+        """Wait for the server's next message."""
+        assert self._connection is not None
+        while b"\n" not in self._buffer:
+            data = self._connection.recv(1 << 16)
+            if not data:
+                raise ServerDied("the fork server ended")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: dict[str, int] = json.loads(line)
+        return message
+
+    def _watch(self, connection: socket.socket, spec: TrialSpec, log: Path, progress: int, report: Report) -> _Ending:
+        """Follow a trial until the last process of its group is gone."""
+        pid = self._message()["pid"]
+        watchdog = Watchdog(pid, spec.limits, log)
+        selector = selectors.DefaultSelector()
+        selector.register(connection, selectors.EVENT_READ)
+        selector.register(progress, selectors.EVENT_READ)
+        os.set_blocking(progress, False)
+        pending, status, ending = b"", None, None
+        try:
+            while status is None:
+                for key, _ in selector.select(TICK_S):
+                    if key.fileobj is connection:
+                        message = self._message()
+                        status = message["status"] if message.get("pid") == pid else None
+                    else:
+                        pending = _read_progress(selector, progress, pending, report)
+                if ending is None and status is None:
+                    ending = watchdog.verdict()
+                    if ending is not None:
+                        _end_group(pid, gently=ending[0] is Outcome.TIMEOUT)
+        except ServerDied:
+            _end_group(pid, gently=False)
+            raise
+        except BaseException:  # Ctrl-C above all: no process may outlive the search
+            _end_group(pid, gently=False)
+            while status is None:
+                message = self._message()
+                status = message["status"] if message.get("pid") == pid else None
+            raise
+        finally:
+            selector.close()
+            _wait_until_gone(pid)
+            watchdog.close()
+        if ending is not None:
+            return _Ending(ending[0], ending[1], watchdog.seen())
+        return _Ending(status, None, watchdog.seen())
+
+
+class _Ending:
+    """How a trial's process ended: its wait status, or the outcome that we put on it."""
+
+    def __init__(self, how: int | Outcome | None, trouble: Failure | None, seen: Mapping[str, Any]) -> None:
+        self.how, self.trouble, self.seen = how, trouble, seen
+
+
+def _conclude(spec: TrialSpec, ending: _Ending, log: Path) -> TrialRecord:
+    """Return the record that the trial left, or one that says why there is none."""
+    path = Path(spec.record_path)
+    if path.exists() and not isinstance(ending.how, Outcome):
+        try:
+            return _with_device_view(read_record(path), ending.seen)
+        except ValueError as error:
+            ending.trouble = Failure(reason="the trial left a damaged record", message=str(error))
+    if isinstance(ending.how, Outcome):
+        outcome, trouble = ending.how, ending.trouble
+    elif isinstance(ending.how, int):
+        classified = classify_exit(ending.how)
+        message = f"the trial's process ended without a record: {classified.reason}"
+        outcome, trouble = classified.outcome, failure(classified, message, traceback=_tail(log))
+    else:
+        outcome, trouble = Outcome.CRASHED, ending.trouble
+    return TrialRecord(
+        number=spec.number,
+        kind=spec.kind,
+        config=spec.config,
+        outcome=outcome,
+        failure=trouble,
+        limits=spec.limits,
+        seed=spec.seed,
+    )
+
+
+def _with_device_view(record: TrialRecord, seen: Mapping[str, Any]) -> TrialRecord:
+    """Add what only the steering process saw: the card's memory and state, as the driver reports them."""
+    if record.measurement is None or not seen:
+        return record
+    process = int(seen.get("process_bytes", 0))
+    outside = max(0, process - record.measurement.lifetime.reserved) if process else 0
+    measurement = replace(
+        record.measurement,
+        lifetime=replace(record.measurement.lifetime, process=process, outside_torch=outside),
+        flags=(*record.measurement.flags, *seen.get("flags", ())),
+    )
+    return replace(record, measurement=measurement)
+
+
+def _read_progress(selector: selectors.BaseSelector, progress: int, pending: bytes, report: Report) -> bytes:
+    """Pass on the complete messages of a trial; return the incomplete rest."""
+    try:
+        data = os.read(progress, 1 << 16)
+    except BlockingIOError:
+        return pending
+    if not data:
+        selector.unregister(progress)
+        return b""
+    *lines, rest = (pending + data).split(b"\n")
+    for line in lines:
+        with suppress(ValueError):  # a trial may write what it likes into its own pipe
+            message = json.loads(line)
+            if isinstance(message, dict):
+                report(message)
+    return rest
+
+
+def _end_group(pid: int, *, gently: bool) -> None:
+    """End every process of the trial's group, asking first where there is time for a traceback."""
+    if gently:
+        _signal_group(pid, signal.SIGTERM)
+        deadline = time.monotonic() + TERMINATE_S
+        while time.monotonic() < deadline and _signal_group(pid, 0):
+            time.sleep(TICK_S)
+    _signal_group(pid, signal.SIGKILL)
+
+
+def _wait_until_gone(pid: int) -> None:
+    """Kill what is left of the group and wait until nothing is: the next trial must have the machine to itself."""
+    deadline = time.monotonic() + GONE_S
+    while _signal_group(pid, signal.SIGKILL) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _signal_group(pid: int, number: int) -> bool:
+    """Send a signal to a process group; return whether there is one."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _tail(log: Path, size: int = 2000) -> str:
+    """Return the end of a log, as text."""
+    try:
+        data = log.read_bytes()
+    except OSError:
+        return ""
+    return data[-size:].decode("utf-8", "replace").strip()

@@ -1,0 +1,139 @@
+"""The fork server: imports torch and the trial's code once, touches no device, and forks one process a trial.
+
+Started as `python -m autotune.trials.server FD`. It speaks JSON lines over the socket FD: a request
+{"spec": ..., "log": path} with the write end of a progress pipe, answered by {"pid": n} and later
+{"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends.
+
+multiprocessing's own fork server runs the parent's main module again in every child, and gives neither a session
+(process group) nor a log to the child before its first import; hence this one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+OOM_SCORE = "800"  # the kernel shall take the trial before anything else on the machine
+MESSAGE_BYTES = 1 << 20
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork trials as asked until the steering process goes away."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the steering process's to answer
+    selector = selectors.DefaultSelector()
+    selector.register(connection, selectors.EVENT_READ)
+    selector.register(wake_read, selectors.EVENT_READ)
+    trials: set[int] = set()
+    buffer = b""
+    descriptors: list[int] = []
+    _send(connection, {"ready": os.getpid()})
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is not connection:
+                os.read(wake_read, 512)
+                continue
+            data, received, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 4)
+            descriptors += received
+            if not data:
+                _kill(trials)
+                return
+            buffer += data
+        while b"\n" in buffer:
+            line, _, buffer = buffer.partition(b"\n")
+            request = json.loads(line)
+            progress = descriptors.pop(0)
+            pid = os.fork()
+            if pid == 0:
+                selector.close()
+                connection.close()
+                os.close(wake_read)
+                signal.set_wakeup_fd(-1)
+                os.close(wake_write)
+                _become_trial(request["spec"], request["log"], progress)
+            os.close(progress)
+            trials.add(pid)
+            _send(connection, {"pid": pid})
+        for pid, status in _ended():
+            if pid in trials:
+                trials.discard(pid)
+                _send(connection, {"pid": pid, "status": status})
+
+
+def _become_trial(spec: str, log: str, progress: int) -> None:
+    """Turn the forked process into a trial: own session, log, no standard input, ends with the server."""
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        # append: the steering process may shorten the file while it is written
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(nothing, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.close(nothing)
+        os.close(out)
+        faulthandler.enable()
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+            score.write(OOM_SCORE)
+        from autotune.trials.child import run_trial
+
+        run_trial(spec, progress)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Yield (pid, wait status) of all children that ended, orphans of trials included."""
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            yield pid, status
+
+
+def _kill(pids: set[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _send(connection: socket.socket, message: dict[str, int]) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):
+        connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def main() -> None:
+    """Import what every trial needs, then serve."""
+    # orphaned loader workers come to this process, which reaps them: init may not
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    # imported here once, for all trials; an optimizer's first step would import torch._dynamo, which takes a second
+    import torch._dynamo  # noqa: F401
+
+    import autotune.trials.child  # noqa: F401
+
+    serve(connection)
+
+
+if __name__ == "__main__":
+    main()

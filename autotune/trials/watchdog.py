@@ -1,0 +1,102 @@
+"""Limits of a trial, enforced from outside: time, host memory, size of its log."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from autotune.records import Failure, Limits, Outcome
+from autotune.trials.gpu import GpuWatch
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+FAMILY_S = 0.5  # between two looks for new processes of the trial: walking /proc costs more than reading a size
+MAX_LOG_BYTES = 16 << 20
+GIB = 1 << 30
+
+
+class Watchdog:
+    """Watches one trial; each `verdict` is a look, to be taken every few hundredths of a second."""
+
+    def __init__(self, pid: int, limits: Limits, log: Path) -> None:
+        self._pid = pid
+        self._limits = limits
+        self._log = log
+        self._deadline = time.monotonic() + limits.timeout_s
+        self._family: list[int] = []
+        self._looked_at = 0.0
+        self._gpu = GpuWatch(pid)
+
+    def verdict(self) -> tuple[Outcome, Failure] | None:
+        """Return how the trial must end now, or None to let it go on."""
+        now = time.monotonic()
+        if now > self._deadline:
+            limit = f"{self._limits.timeout_s:g} s"
+            message = f"the trial did not end within {limit}; --trial-timeout allows more"
+            if self._family:
+                message += ". Loader workers may hang: num_workers=0 would show"
+            return Outcome.TIMEOUT, Failure(reason=f"no end within {limit}", message=message)
+        if now - self._looked_at > FAMILY_S:
+            self._looked_at = now
+            self._family = _descendants(self._pid)
+            self._gpu.look(self._family)
+            _shorten(self._log)
+        used = _resident(self._pid) + sum(_own(pid) for pid in self._family)
+        if used > self._limits.host_bytes:
+            message = (
+                f"the trial held {used / GIB:.2f} GiB of host memory, more than the "
+                f"{self._limits.host_bytes / GIB:.2f} GiB it may use"
+            )
+            return Outcome.OUT_OF_MEMORY, Failure(reason="over the host memory limit", message=message)
+        return None
+
+    def seen(self) -> Mapping[str, Any]:
+        """Return what was seen of the accelerator; empty where there is none."""
+        return self._gpu.seen()
+
+    def close(self) -> None:
+        self._gpu.close()
+        _shorten(self._log)
+
+
+def _descendants(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _statm(pid: int) -> list[int]:
+    try:
+        return [int(field) * PAGE_BYTES for field in Path(f"/proc/{pid}/statm").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def _resident(pid: int) -> int:
+    fields = _statm(pid)
+    return fields[1] if fields else 0
+
+
+def _own(pid: int) -> int:
+    """Return the resident bytes that are not file-backed or shared: an upper bound of what a worker adds."""
+    fields = _statm(pid)
+    return fields[1] - fields[2] if fields else 0
+
+
+def _shorten(log: Path) -> None:
+    """Keep a log from filling the disk: the trial appends, so that what comes next still lands at the end."""
+    try:
+        if log.stat().st_size <= MAX_LOG_BYTES:
+            return
+        with log.open("r+b") as file:
+            head = file.read(MAX_LOG_BYTES // 4)
+            file.truncate(0)
+            file.seek(0)
+            file.write(head + b"\n... [autotune: the log grew too large, and what came here was dropped] ...\n")
+    except OSError:
+        return

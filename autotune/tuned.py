@@ -1,0 +1,200 @@
+"""Tuned: the training objects with a config applied. Used by trials and by people alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from autotune.batches import move
+from autotune.config import Config
+from autotune.device import device_named
+from autotune.plan import plan_for
+
+M = TypeVar("M", bound=nn.Module)
+
+NEEDS_WORKERS = ("prefetch_factor", "persistent_workers")
+
+
+class TunedLoader:
+    """Batches of a loader, placed on the device and transformed there.
+
+    Everything that the loader itself has (`dataset`, `sampler`, ...) is there too.
+    """
+
+    def __init__(self, host: Iterable[Any], place: Callable[[Any], Any]) -> None:
+        self.host = host
+        """the loader whose batches still lie in host memory"""
+        self.place = place
+        """moves one batch to the device"""
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.host:
+            yield self.place(batch)
+
+    def __len__(self) -> int:
+        return len(self.host)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "host":  # not there yet while being unpickled
+            raise AttributeError(name)
+        return getattr(self.host, name)
+
+
+class Tuned:
+    """Applies a config to the objects of a training loop.
+
+    With `Config()`, whose every option is PyTorch's default, a loop through it computes bit for bit what it computes
+    without. Never changes state_dict keys.
+
+        tuned = Tuned(Config.load("best.toml"))
+        model = tuned.model(model)
+        optimizer = tuned.optimizer(torch.optim.AdamW, model.parameters(), lr=1e-3)
+        for inputs, target in tuned.loader(dataset, batch_size=64, shuffle=True):
+            with tuned.autocast():
+                loss = criterion(model(inputs), target)
+            tuned.backward(loss)
+            tuned.step(optimizer)
+    """
+
+    def __init__(self, config: Config | None = None, *, device: str = "", checkpoint_blocks: str | None = None) -> None:
+        """Set the process-wide switches of the config; `restore()` or a with statement sets them back.
+
+        Args:
+            config: what to apply; None is PyTorch's defaults.
+            device: as torch names it; empty is the best there is.
+            checkpoint_blocks: module path of the blocks that may be recomputed; found by looking where None.
+
+        Raises:
+            UsageError: there is no such device.
+        """
+        self.config = config or Config()
+        self.optimizers: list[Optimizer] = []
+        """every optimizer made here, in order"""
+        self.batch_transform: Callable[[Any], Any] | None = None
+        """(batch on the device) -> batch, after each placement"""
+        self.autocast_entered = 0
+        self._plan = plan_for(self.config, checkpoint_blocks)
+        self._device = device_named(device)
+        self._updated = True
+        self._scaler: torch.amp.GradScaler | None = None
+        if self._plan.scale_gradients:
+            self._scaler = torch.amp.GradScaler(self._device.type)
+        self._restore = [switch() for switch in self._plan.switches]
+
+    @property
+    def device(self) -> torch.device:
+        return self._device.torch
+
+    def model(self, model: M) -> M:
+        """Return the model on its device, with layout and checkpointing applied; it is changed in place."""
+        model = model.to(self.device)
+        for transform in self._plan.model_transforms:
+            model = transform(model)  # type: ignore[assignment]
+        return model
+
+    def optimizer(self, factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return `factory(*args, **kwargs)` with the config's optimizer arguments; a class or a function."""
+        made = factory(*args, **{**kwargs, **self._plan.optimizer})
+        for optimizer in made if isinstance(made, list | tuple) else [made]:
+            self.optimizers.append(optimizer)
+            if self._scaler is not None:
+                optimizer.register_step_post_hook(self._note_update)
+        return made
+
+    def loader(self, dataset: Any, **arguments: Any) -> TunedLoader:
+        """Return batches on the device: a DataLoader over `dataset` with these arguments, as the config changes them.
+
+        Arguments that are options (batch_size, num_workers, ...) are what holds where the config says nothing.
+        """
+        merged = {**arguments, **self._plan.loader}
+        if merged.get("batch_sampler") is not None or arguments.get("batch_size", 1) is None:
+            # the sampler decides, or the dataset yields whole batches
+            merged["batch_size"] = arguments.get("batch_size", 1)
+        if not merged.get("num_workers"):
+            for name in NEEDS_WORKERS:
+                merged.pop(name, None)
+        return self.batches(DataLoader(dataset, **merged))
+
+    def batches(self, loader: Iterable[Any]) -> TunedLoader:
+        """Return the batches of a loader of your own, on the device."""
+        return TunedLoader(loader, self.place)
+
+    def place(self, batch: Any) -> Any:
+        """Return one batch on the device, laid out and transformed."""
+        batch = move(
+            batch,
+            self.device,
+            non_blocking=self._plan.non_blocking,
+            transforms=self._plan.tensor_transforms,
+        )
+        return batch if self.batch_transform is None else self.batch_transform(batch)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which to compute model and loss."""
+        self.autocast_entered += 1
+        if self._plan.autocast_dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, getattr(torch, self._plan.autocast_dtype))
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute gradients of the loss, scaled where the precision needs it."""
+        if self._scaler is not None:
+            loss = self._scaler.scale(loss)
+        loss.backward()
+
+    def step(self, optimizers: Optimizer | Sequence[Optimizer], clip_norm: float | None = None) -> bool:
+        """Clip, update and zero the gradients; return whether an update happened.
+
+        Args:
+            optimizers: all that share the last backward pass.
+            clip_norm: largest norm of each optimizer's gradients; None leaves them.
+        """
+        group = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+        self._updated = self._scaler is None
+        for optimizer in group:
+            if clip_norm is not None:
+                if self._scaler is not None:
+                    self._scaler.unscale_(optimizer)
+                parameters = [item for part in optimizer.param_groups for item in part["params"]]
+                nn.utils.clip_grad_norm_(parameters, clip_norm)
+            if self._scaler is not None:
+                self._scaler.step(optimizer)
+            else:
+                optimizer.step()
+        if self._scaler is not None:
+            self._scaler.update()
+        for optimizer in group:
+            optimizer.zero_grad(set_to_none=True)
+        return self._updated
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must keep besides model and optimizer: the gradient scaler's state."""
+        return {} if self._scaler is None else {"scaler": self._scaler.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+        if self._scaler is not None and "scaler" in state:
+            self._scaler.load_state_dict(state["scaler"])
+
+    def restore(self) -> None:
+        """Set the process-wide switches back."""
+        while self._restore:
+            self._restore.pop()()
+
+    def __enter__(self) -> Tuned:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.restore()
+
+    def _note_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._updated = True

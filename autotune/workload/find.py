@@ -1,0 +1,101 @@
+"""Finding the one workload in a script's module."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from autotune.errors import ScriptError, WorkloadError
+from autotune.records import Source
+from autotune.workload import ROLES, Workload
+from autotune.workload.script import brief, import_script, user_traceback
+
+CONVENTIONAL_NAMES = {
+    "model": "build_model",
+    "dataset": "build_dataset",
+    "optimizer": "build_optimizer",
+    "loader": "build_loader",
+    "sampler": "build_sampler",
+}
+"""roles whose function is not simply called like the role itself"""
+
+EXAMPLE = """\
+Give the script one of these:
+  workload = autotune.Workload(model=..., dataset=..., loss=..., optimizer=..., baseline={"batch_size": 64})
+or functions build_model() and build_dataset(), and optionally build_optimizer(parameters), loss(output, target),
+training_step(model, batch), collate_fn(samples);
+or name your own: --model make_net --dataset load_data"""
+
+
+def load_workload(source: Source) -> Workload:
+    """Return the workload that `source` names. Runs the user's module code.
+
+    Raises:
+        ScriptError: the user's code failed.
+        WorkloadError: no workload or more than one.
+    """
+    if source.pickle:
+        return _unpickle(Path(source.pickle))
+    module = import_script(Path(source.script), source.arguments)
+    return find_workload(module, source.workload, source.functions)
+
+
+def find_workload(module: ModuleType, name: str = "", functions: Mapping[str, str] | None = None) -> Workload:
+    """Return the one Workload in `module`, or the one that its functions make."""
+    script = Path(module.__file__ or module.__name__).name
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Workload)}
+    unique = {id(value): key for key, value in found.items()}
+    if name:
+        if name not in found:
+            known = ", ".join(found) or "none"
+            raise WorkloadError(f"{script} has no workload called {name}; workloads found: {known}")
+        return found[name]
+    if functions:
+        return _from_functions(module, dict(functions), script)
+    if len(unique) > 1:
+        raise WorkloadError(
+            f"{script} has {len(unique)} workloads: {', '.join(unique.values())}",
+            hint=f"Name the one to tune: --workload {next(iter(unique.values()))}",
+        )
+    if unique:
+        return next(iter(found.values()))
+    return _from_functions(module, {}, script)
+
+
+def _from_functions(module: ModuleType, named: dict[str, str], script: str) -> Workload:
+    parts: dict[str, Any] = {}
+    for role in ROLES:
+        name = named.get(role) or CONVENTIONAL_NAMES.get(role, role)
+        value = getattr(module, name, None)
+        if value is None and role in named:
+            raise WorkloadError(f"{script} has no {name}, which --{role.replace('_', '-')} names")
+        if callable(value):
+            parts[role] = value
+    if "model" not in parts or not {"dataset", "loader"} & set(parts):
+        raise WorkloadError(f"{script} has no workload; found {_candidates(module)}", hint=EXAMPLE)
+    return Workload(**parts)
+
+
+def _candidates(module: ModuleType) -> str:
+    own = [
+        f"{name}()"
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    ]
+    return ", ".join(own[:20]) or "no functions or classes"
+
+
+def _unpickle(path: Path) -> Workload:
+    # written by this user's own process a moment ago: see trials/, which makes it
+    try:
+        workload = pickle.loads(path.read_bytes())
+    except Exception as error:
+        raise ScriptError(
+            f"the workload cannot be rebuilt in the trial process: {brief(error)}",
+            traceback=user_traceback(error),
+        ) from error
+    assert isinstance(workload, Workload)
+    return workload

@@ -1,0 +1,95 @@
+"""Importing the user's script as a module, in the trial process only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from autotune.errors import ScriptError
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+
+QUIET = {
+    # experiment trackers open runs, upload and prompt; forty trials must not
+    "WANDB_MODE": "disabled",
+    "WANDB_SILENT": "true",
+    "MLFLOW_TRACKING_URI": "file:///dev/null",
+    "COMET_MODE": "disabled",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+    "SWANLAB_MODE": "disabled",
+    # tokenizers warn and switch themselves off after a fork
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
+    """Import the script under its own name, with its folder first on sys.path and its own arguments.
+
+    Raises:
+        ScriptError: the script raised or called sys.exit; carries its own traceback.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    script = script.resolve()
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    name = script.stem if script.stem.isidentifier() else "script"
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"{name}_script"  # a script called random.py must not replace the module of that name
+    spec = importlib.util.spec_from_file_location(name, script)
+    if spec is None or spec.loader is None:
+        raise ScriptError(f"{script.name} is not a Python script", hint="Its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # loader workers and pickle look it up by this name
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise _exited(script, error, arguments) from None
+    except Exception as error:
+        raise ScriptError(
+            f"{script.name} failed when it was imported: {brief(error)}", traceback=user_traceback(error)
+        ) from error
+    return module
+
+
+def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> ScriptError:
+    text = user_traceback(error)
+    if "argparse" in text or "parse_args" in text:
+        given = f"It was given: {' '.join(arguments)}. " if arguments else ""
+        hint = (
+            f"{script.name} parses its arguments on import. {given}"
+            f"Pass what it needs after --, as in: autotune search {script.name} -- --data folder"
+        )
+    else:
+        hint = "Move what ends the script under: if __name__ == '__main__':"
+    return ScriptError(f"{script.name} called sys.exit({error.code!r}) when it was imported", hint=hint, traceback=text)
+
+
+def brief(error: BaseException) -> str:
+    """Return the error in one line: its type and the first line of its text."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def user_traceback(error: BaseException) -> str:
+    """Return the traceback from the user's first frame on: our own frames and the importer's are noise to them."""
+    lines = traceback.TracebackException(type(error), error, _user_frames(error.__traceback__)).format()
+    return "".join(lines)
+
+
+def _user_frames(frames: TracebackType | None) -> TracebackType | None:
+    start = frames
+    while start is not None and _ours(start.tb_frame.f_code.co_filename):
+        start = start.tb_next
+    return start or frames
+
+
+def _ours(filename: str) -> bool:
+    if filename.startswith("<frozen importlib"):
+        return True
+    return Path(filename).is_relative_to(PACKAGE_FOLDER)
