@@ -1,0 +1,1 @@
+"""What the search believes about configs: time, memory and failures. Pure numpy, no torch, no Optuna."""

@@ -1,0 +1,121 @@
+"""Everything believed about a space after some trials: time, memory, failures and the cost of a trial,
+together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.config import Config
+from autotune.options.space import Space
+from autotune.records import Outcome
+from autotune.search.model.candidates import distinct
+from autotune.search.model.encoding import Encoding, FloatArray, Rows
+from autotune.search.model.failures import FailureModel
+from autotune.search.model.memory import MemoryModel, Peak
+from autotune.search.model.step import StepModel
+from autotune.search.model.surrogate import Surrogate, option_terms
+from autotune.search.observation import Observation
+
+COST_SD = 0.5  # log ratio of a trial's wall time that one option may make: compiling costs several eager trials
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What is expected of some rows."""
+
+    times: FloatArray
+    """seconds a sample, posterior samples by rows"""
+    peaks: FloatArray
+    """bytes; 0 where nothing is known about memory"""
+    fits: FloatArray
+    """probability that the peak stays within the limit"""
+    runs: FloatArray
+    """probability that nothing else fails"""
+    costs: FloatArray
+    """seconds of wall time that a trial takes"""
+
+
+class Belief:
+    """The posterior. Needs one measured observation; `running` are configs in other workers' hands."""
+
+    def __init__(self, space: Space, seen: Sequence[Observation], running: Sequence[Config] = ()) -> None:
+        measured = [trial for trial in seen if trial.outcome.measured and trial.sample_s]
+        assert measured
+        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *running])
+        self.running = distinct(encoding, encoding.rows(running))
+        rows = encoding.rows([trial.config for trial in measured])
+        self.time = StepModel(encoding, rows, measured, self.running)
+        self.limit_bytes = next((trial.limit_bytes for trial in reversed(seen) if trial.limit_bytes), None)
+        self.memory = self._learn_memory(seen)
+        failed = [trial for trial in seen if not trial.outcome.measured and trial.fits is not False]
+        self._failures = FailureModel(
+            encoding,
+            rows,
+            encoding.rows([trial.config for trial in failed]),
+            np.array([trial.outcome is Outcome.UNSUPPORTED for trial in failed], dtype=bool),
+        )
+        self._cost = self._learn_cost(seen)
+        self.tried = distinct(encoding, encoding.rows([trial.config for trial in seen]))
+        """every config with an outcome, once"""
+        self.measured = distinct(encoding, rows)
+        """every config with a time, once"""
+        self.measured_times = np.exp(self.time.log_time(self.measured)[0])
+        """posterior mean seconds a sample of the measured configs"""
+        self.measured_peaks, self.feasible = self._measured_memory(measured)
+        """largest bytes seen of each, and whether it stayed in its memory"""
+
+    def outlook(self, rows: Rows, normals: FloatArray) -> Outlook:
+        """Return what is expected of `rows`, one posterior sample for each line of three `normals`."""
+        limited = self.memory is not None and self.limit_bytes is not None
+        return Outlook(
+            times=self.time.samples(rows, normals),
+            peaks=np.exp(self.memory.predict(rows)[0]) if self.memory else np.zeros(len(rows)),
+            fits=self.fits(rows) if limited else np.ones(len(rows)),
+            runs=self._failures.runs(rows),
+            costs=np.exp(self._cost.predict(rows)[0]) if self._cost else np.ones(len(rows)),
+        )
+
+    def fits(self, rows: Rows) -> FloatArray:
+        """Return the probability that each row stays within the memory limit; 1 where none is known."""
+        if self.memory is None or self.limit_bytes is None:
+            return np.ones(len(rows))
+        return self.memory.fits(rows, self.limit_bytes)
+
+    def _learn_memory(self, seen: Sequence[Observation]) -> MemoryModel | None:
+        peaks: list[Peak] = []
+        for index, trial in enumerate(seen):
+            batch = float(trial.config.get("batch_size", 1))
+            if trial.outcome is Outcome.OUT_OF_MEMORY and trial.limit_bytes:
+                peaks.append(Peak(row=index, batch=batch, peak_bytes=trial.limit_bytes, censored=True))
+            elif trial.peak_bytes and trial.outcome.measured:
+                peaks.append(Peak(row=index, batch=batch, peak_bytes=trial.peak_bytes))
+            if trial.small_peak_bytes and trial.small_batch:
+                peaks.append(Peak(row=index, batch=trial.small_batch, peak_bytes=trial.small_peak_bytes))
+        if not peaks:
+            return None
+        return MemoryModel(self.encoding, self.encoding.rows([trial.config for trial in seen]), peaks)
+
+    def _learn_cost(self, seen: Sequence[Observation]) -> Surrogate | None:
+        timed = [trial for trial in seen if trial.cost_s > 0 and trial.outcome.measured]
+        if not timed:
+            return None
+        return Surrogate(
+            option_terms(self.encoding, ("compute",), sd=COST_SD),
+            self.encoding.rows([trial.config for trial in timed]),
+            np.log([trial.cost_s for trial in timed]),
+            interactions=False,
+        )
+
+    def _measured_memory(
+        self, measured: Sequence[Observation]
+    ) -> tuple[FloatArray, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+        peaks, feasible = np.zeros(len(self.measured)), np.ones(len(self.measured), dtype=bool)
+        place = {key: index for index, key in enumerate(self.encoding.keys(self.measured))}
+        keys = self.encoding.keys(self.encoding.rows([trial.config for trial in measured]))
+        for key, trial in zip(keys, measured, strict=True):
+            peaks[place[key]] = max(peaks[place[key]], trial.peak_bytes or 0)
+            feasible[place[key]] &= trial.fits is not False
+        return peaks, feasible
