@@ -1,0 +1,88 @@
+"""What every registered sampler does: propose within the space whatever happened before."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import optuna
+import pytest
+from conftest import accelerator_context, observe
+from optuna.trial import TrialState
+
+from autotune.errors import UsageError
+from autotune.options.space import Space, make_space
+from autotune.records import Outcome
+from autotune.search.observation import ATTRIBUTE, Observation
+from autotune.search.samplers import SAMPLERS, distributions, make_sampler
+from autotune.search.samplers.distributions import config_from, holds
+
+
+def study_of(space: Space, name: str, seed: int = 0) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna.create_study(sampler=make_sampler(name, space, seed, trials=24))
+
+
+def ask(study: optuna.Study, space: Space) -> optuna.Trial:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return study.ask(distributions(space))
+
+
+def tell(study: optuna.Study, trial: optuna.Trial, seen: Observation) -> None:
+    """Store an outcome the way that the search does."""
+    trial.set_user_attr(ATTRIBUTE, seen.to_dict())
+    if seen.outcome is Outcome.OUT_OF_MEMORY:
+        trial.set_constraint("memory", 0.5)
+        study.tell(trial, state=TrialState.PRUNED)
+    elif seen.sample_s is None:
+        study.tell(trial, state=TrialState.FAIL)
+    else:
+        trial.set_constraint("memory", (seen.peak_bytes or 0) / (seen.limit_bytes or 1) - 1)
+        study.tell(trial, math.log(seen.sample_s))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_proposals_lie_in_the_space_whatever_was_told(name: str, small_space: Space) -> None:
+    study = study_of(small_space, name)
+    for number in range(14):
+        trial = ask(study, small_space)
+        config = config_from(small_space, trial.params)
+        assert holds(small_space, config)
+        assert trial.params.keys() == small_space.choices.keys()
+        if number % 4 == 3:
+            tell(study, trial, Observation(config=config, outcome=Outcome.ERROR))
+        elif number % 5 == 4:
+            tell(study, trial, Observation(config=config, outcome=Outcome.OUT_OF_MEMORY, limit_bytes=8_000))
+        else:
+            tell(study, trial, observe(config))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_running_trials_of_others_do_no_harm(name: str, small_space: Space) -> None:
+    study = study_of(small_space, name)
+    for _ in range(3):
+        trial = ask(study, small_space)
+        tell(study, trial, observe(config_from(small_space, trial.params)))
+    waiting = [ask(study, small_space) for _ in range(3)]
+    assert all(holds(small_space, config_from(small_space, trial.params)) for trial in waiting)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_finds_a_config_better_than_the_baseline(name: str, small_space: Space) -> None:
+    study = study_of(small_space, name, seed=3)
+    for _ in range(12):
+        trial = ask(study, small_space)
+        tell(study, trial, observe(config_from(small_space, trial.params)))
+    assert study.best_value < math.log(observe(small_space.baseline).sample_s or math.nan) - 0.3
+
+
+def test_an_unknown_sampler_is_named_with_the_known_ones(small_space: Space) -> None:
+    with pytest.raises(UsageError, match="structured, tpe, gp, random, grid"):
+        make_sampler("best", small_space, 0)
+
+
+def test_a_grid_too_large_to_list_is_refused() -> None:
+    space = make_space(accelerator_context(), restricted={"batch_size": range(8, 257)})
+    with pytest.raises(UsageError, match="too large"):
+        make_sampler("grid", space, 0)

@@ -1,0 +1,204 @@
+"""The structured sampler: its plan, its memory of failures, its speed, its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import numpy as np
+import optuna
+import pytest
+from conftest import LIMIT_BYTES, accelerator_context, observe
+from test_sampler_conformance import ask, study_of, tell
+
+from autotune.config import Config
+from autotune.options.space import Space, make_space
+from autotune.records import Outcome
+from autotune.search.model import candidates as pool
+from autotune.search.model.belief import Belief
+from autotune.search.model.encoding import Encoding
+from autotune.search.observation import Observation
+from autotune.search.samplers.distributions import config_from, holds
+from autotune.search.samplers.history import History
+from autotune.search.samplers.objectives import OBJECTIVES, Latency, Memory, Pareto
+from autotune.search.samplers.structured import StructuredSampler
+
+
+def search(sampler: StructuredSampler, trials: int, seen: list[Observation] | None = None) -> list[Observation]:
+    """Run a search without a study."""
+    seen = list(seen or [])
+    while len(seen) < trials:
+        seen.append(observe(sampler.propose(History(seen, []))))
+    return seen
+
+
+def measured(space: Space, number: int) -> list[Observation]:
+    """Return outcomes of configs drawn at random."""
+    encoding = Encoding(space)
+    rows = pool.drawn(encoding, number, np.random.default_rng(0))
+    return [observe(encoding.config(row)) for row in rows]
+
+
+def believe(sampler: StructuredSampler, seen: list[Observation]) -> Belief:
+    belief = sampler.believe(History(seen, []))
+    assert belief is not None
+    return belief
+
+
+def test_a_search_begins_with_the_anchors(space: Space) -> None:
+    seen = search(StructuredSampler(space), 4)
+    configs = [trial.config for trial in seen]
+    assert configs[:3] == [space.baseline, space.baseline, space.expert()]
+    assert configs[3] == space.expert().replace(batch_size=configs[3]["batch_size"])
+    assert int(configs[3]["batch_size"]) > int(space.baseline["batch_size"])
+
+
+def test_every_tenth_trial_replicates_the_baseline(space: Space) -> None:
+    configs = [trial.config for trial in search(StructuredSampler(space), 24)]
+    assert configs.count(space.baseline) == 4
+    assert configs[10] == configs[20] == space.baseline
+
+
+def test_a_baseline_beside_the_space_is_left_to_the_caller() -> None:
+    space = make_space(accelerator_context(batch_size=50))
+    sampler = StructuredSampler(space)
+    seen = [observe(space.baseline)] * 2
+    proposed = sampler.propose(History(seen, []))
+    assert holds(space, proposed)
+    assert len(search(sampler, 12, seen)) == 12
+
+
+def test_the_same_records_give_the_same_proposal(space: Space) -> None:
+    first, again = study_of(space, "structured", 5), study_of(space, "structured", 5)
+    for _ in range(8):
+        trial, other = ask(first, space), ask(again, space)
+        assert trial.params == other.params
+        for study, asked in ((first, trial), (again, other)):
+            tell(study, asked, observe(config_from(space, asked.params)))
+    # interrupted in the middle of a trial, and resumed
+    interrupted = ask(again, space)
+    again.tell(interrupted, state=optuna.trial.TrialState.FAIL)
+    again.sampler = study_of(space, "structured", 5).sampler
+    assert ask(first, space).params == ask(again, space).params
+
+
+def test_a_config_in_other_hands_is_not_proposed_again(space: Space) -> None:
+    seen = search(StructuredSampler(space), 6)
+    sampler = StructuredSampler(space)
+    running: list[Config] = []
+    for _ in range(4):
+        running.append(sampler.propose(History(seen, running)))
+    assert len(set(running)) == 4
+
+
+def test_no_config_is_tried_twice_but_the_baseline(space: Space) -> None:
+    configs = [trial.config for trial in search(StructuredSampler(space), 26)]
+    others = [config for config in configs if config != space.baseline]
+    assert len(set(others)) == len(others)
+
+
+def test_few_trials_run_out_of_memory(space: Space) -> None:
+    seen = search(StructuredSampler(space), 24)
+    assert sum(trial.outcome is Outcome.OUT_OF_MEMORY for trial in seen) <= 2
+
+
+def test_twenty_trials_come_near_the_optimum(space: Space) -> None:
+    encoding = Encoding(space)
+    best = min(
+        trial.sample_s or np.inf for trial in (observe(encoding.config(row)) for row in pool.everything(encoding))
+    )
+    found = min(trial.sample_s or np.inf for trial in search(StructuredSampler(space), 20))
+    assert found <= 1.03 * best
+
+
+def test_a_value_that_crashed_is_avoided(space: Space) -> None:
+    seen = [observe(space.baseline), observe(space.baseline)]
+    seen.append(Observation(config=space.expert(), outcome=Outcome.CRASHED, limit_bytes=LIMIT_BYTES))
+    half = [space.baseline.replace(precision=name) for name in ("bf16", "fp16")]
+    seen += [Observation(config=config, outcome=Outcome.UNSUPPORTED) for config in half]
+    configs = [trial.config for trial in search(StructuredSampler(space), 12, seen)[5:]]
+    assert {config.value("precision") for config in configs} == {"fp32"}
+
+
+def test_a_search_goes_on_when_nothing_could_be_measured(space: Space) -> None:
+    seen = [Observation(config=space.baseline, outcome=Outcome.OUT_OF_MEMORY, limit_bytes=100)] * 2
+    seen.append(Observation(config=space.expert(), outcome=Outcome.ERROR))
+    proposed = StructuredSampler(space).propose(History(seen, []))
+    assert holds(space, proposed)
+    assert proposed not in [trial.config for trial in seen]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values())
+def test_every_objective_drives_a_search(objective: type, space: Space) -> None:
+    sampler = StructuredSampler(space, objective=objective())
+    seen = search(sampler, 12)
+    assert len(sampler.objective.order(believe(sampler, seen))) >= 1
+
+
+def test_memory_is_saved_without_losing_throughput(space: Space) -> None:
+    sampler = StructuredSampler(space, objective=Memory(keep=0.9))
+    belief = believe(sampler, search(sampler, 24))
+    chosen = sampler.objective.order(belief)[0]
+    fastest = belief.measured_times[belief.feasible].min()
+    assert belief.measured_times[chosen] <= fastest / 0.9
+    assert belief.measured_peaks[chosen] < belief.measured_peaks[belief.measured_times.argmin()]
+
+
+def test_latency_keeps_the_batch(space: Space) -> None:
+    sampler = StructuredSampler(space, objective=Latency())
+    belief = believe(sampler, search(sampler, 12))
+    best = belief.encoding.config(belief.measured[sampler.objective.order(belief)[0]])
+    assert best["batch_size"] == space.baseline["batch_size"]
+
+
+def test_a_front_has_no_dominated_config(space: Space) -> None:
+    sampler = StructuredSampler(space, objective=Pareto())
+    belief = believe(sampler, search(sampler, 20))
+    front = sampler.objective.order(belief)
+    assert (np.diff(belief.measured_times[front]) >= 0).all()
+    assert (np.diff(belief.measured_peaks[front]) < 0).all()
+
+
+def test_a_search_stops_when_nothing_is_left_to_gain(space: Space) -> None:
+    study = study_of(space, "structured")
+    sampler = study.sampler
+    assert isinstance(sampler, StructuredSampler)
+    assert sampler.reason_to_stop(study) is None
+    reason = None
+    while reason is None and len(study.trials) < 60:
+        trial = ask(study, space)
+        tell(study, trial, observe(config_from(space, trial.params)))
+        reason = sampler.reason_to_stop(study)
+    assert reason is not None
+    assert "expected improvement" in reason
+    assert sampler.ranking(study)[0] != space.baseline
+
+
+def test_a_space_within_the_budget_is_measured_whole(small_space: Space) -> None:
+    study = study_of(small_space, "structured")
+    sampler = study.sampler
+    assert isinstance(sampler, StructuredSampler)
+    configs = set()
+    while sampler.reason_to_stop(study) is None:
+        trial = ask(study, small_space)
+        configs.add(config_from(small_space, trial.params))
+        fits = dataclasses.replace(observe(config_from(small_space, trial.params)), limit_bytes=None)
+        tell(study, trial, fits)
+    assert len(configs) == 24
+
+
+def test_proposing_is_quick_in_twenty_thousand_configs(space: Space) -> None:
+    assert pool.count(Encoding(space)) > 20_000
+    seen = measured(space, 100)
+    started = time.process_time()
+    StructuredSampler(space).propose(History([observe(space.baseline)] * 12 + seen, []))
+    assert time.process_time() - started < 2.0  # one second on a quiet core
+
+
+def test_ten_million_configs_are_no_obstacle() -> None:
+    context = accelerator_context()
+    many = {"batch_size": list(range(1, 400)), "checkpoint_segments": list(range(13)), "num_workers": list(range(17))}
+    space = make_space(context, restricted={**many, "prefetch_factor": list(range(1, 9))})
+    assert pool.count(Encoding(space)) > 10**7
+    seen = search(StructuredSampler(space), 8)
+    assert len({trial.config for trial in seen}) == 7
