@@ -99,6 +99,7 @@ def attribute(
     baseline's value, the one that they were compared with, which for most is PyTorch's default.
 
     Args:
+        baseline: canonical, as is the winner.
         canonical: `Space.canonical`.
         legal: `Space.legal`.
         alpha: of the smaller config's claim against the baseline.

@@ -75,7 +75,7 @@ def choose(bench: Bench, baseline: Config, finalists: Sequence[Config], design: 
     order_found = sorted(times, key=lambda arm: sum(math.log(time_s) for time_s in times[arm]))
     return Choice(
         ranking=tuple(_ranked(arms[arm], arm, times, order_found[0], windows) for arm in order_found),
-        dropped=tuple(dropped.values()),
+        dropped=tuple(found for arm, found in dropped.items() if arm != "baseline"),
         seed=seed,
         windows=tuple(windows),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +38,27 @@ class Claim:
     def comparison(self) -> Comparison | None:
         return self.looks[-1] if self.looks else None
 
+    def reaches(self, speedup: float) -> bool:
+        """Return whether the candidate is proven to be at least so many times as fast as the baseline."""
+        found = self.comparison
+        return self.verdict is Verdict.FASTER and found is not None and found.lower >= speedup
+
     @property
     def baseline_sample_s(self) -> float | None:
-        """Geometric mean over the pairs, seconds a sample."""
-        return _mean([pair[0] for pair in pairs(self.windows, BASELINE, CANDIDATE)])
+        """Geometric mean of the windows, seconds a sample."""
+        return _mean(window.sample_s for window in self.windows if window.arm == BASELINE)
 
     @property
     def candidate_sample_s(self) -> float | None:
-        return _mean([pair[1] for pair in pairs(self.windows, BASELINE, CANDIDATE)])
+        return _mean(window.sample_s for window in self.windows if window.arm == CANDIDATE)
+
+    @property
+    def baseline_step_s(self) -> float | None:
+        return _mean(window.step_s for window in self.windows if window.arm == BASELINE)
+
+    @property
+    def candidate_step_s(self) -> float | None:
+        return _mean(window.step_s for window in self.windows if window.arm == CANDIDATE)
 
 
 def claim(
@@ -117,5 +130,6 @@ def pairs(windows: Sequence[Window], first: str, second: str) -> list[tuple[floa
     return [(one, other) for one, other in found if one is not None and other is not None]
 
 
-def _mean(times_s: Sequence[float]) -> float | None:
-    return math.exp(sum(map(math.log, times_s)) / len(times_s)) if times_s else None
+def _mean(times_s: Iterable[float | None]) -> float | None:
+    logs = [math.log(time_s) for time_s in times_s if time_s is not None]
+    return math.exp(sum(logs) / len(logs)) if logs else None

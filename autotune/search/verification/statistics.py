@@ -50,7 +50,7 @@ class Comparison:
     median_speedup: float
     """Hodges-Lehmann estimate: does not follow a single odd pair"""
     verdict: Verdict
-    """of the figures alone"""
+    """of these figures alone: a claim also looks at failures and disturbances"""
     reason: str = ""
     """why nothing can be said"""
     rounds_needed: int = 0
@@ -60,10 +60,6 @@ class Comparison:
     def noise(self) -> float:
         """Half-width of the interval, relative."""
         return math.sqrt(self.upper / self.lower) - 1
-
-    def reaches(self, speedup: float) -> bool:
-        """Return whether the candidate is proven to be at least so many times as fast."""
-        return self.verdict is Verdict.FASTER and self.lower >= speedup
 
 
 def compare(

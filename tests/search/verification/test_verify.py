@@ -45,6 +45,8 @@ def test_finds_the_best_and_the_best_that_keeps_the_batch():
     assert result.best.comparison.lower < 1 / 0.7 < result.best.comparison.upper
     assert result.best.baseline_sample_s == pytest.approx(1.0, rel=0.03)
     assert result.best.candidate_sample_s == pytest.approx(0.7, rel=0.03)
+    assert result.best.baseline_step_s == pytest.approx(32.0, rel=0.03)
+    assert result.best.candidate_step_s == pytest.approx(32 * 0.7, rel=0.03)
 
 
 def test_one_answer_where_the_best_keeps_the_batch():
@@ -118,6 +120,14 @@ def test_noise_takes_all_three_looks():
 def test_a_slower_candidate_is_called_slower():
     found = SyntheticMachine(lambda config: 1.2 if config == FAST else 1.0, white(3, 0.01))
     assert run(found, finalists=[FAST]).best.verdict is Verdict.SLOWER
+
+
+def test_the_least_speedup_is_asked_of_the_lower_bound():
+    found = run(machine(sd=0.05), finalists=[FAST]).best
+    estimate, lower = found.comparison.speedup, found.comparison.lower
+    assert found.reaches(lower)
+    assert not found.reaches((estimate + lower) / 2)
+    assert not run(machine(flags=lambda index: ("gpu_shared",)), finalists=[FAST]).best.reaches(1.0)
 
 
 def test_the_self_test_compares_the_baseline_with_itself():
@@ -200,6 +210,7 @@ def test_a_baseline_that_fails_leaves_nothing_to_claim():
     result = run(machine(failures={BASELINE: "timeout"}), finalists=[FAST])
     assert result.best.verdict is Verdict.INCONCLUSIVE
     assert result.best.reason == "the baseline failed: timeout"
+    assert run(machine(failures={BASELINE: "timeout"})).dropped == ()
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.5, Verdict.INCONCLUSIVE), (0.25, Verdict.FASTER)])
