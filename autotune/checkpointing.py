@@ -23,6 +23,7 @@ from autotune.errors import WorkloadError
 
 MIN_BLOCKS = 2
 MIN_LAYERS = 4  # a shorter nn.Sequential has nothing to gain from segments
+SEGMENTS = "_autotune_segments"  # attribute of a container that runs in segments
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -87,16 +88,16 @@ def checkpoint_chain(model: nn.Module, segments: int, path: str | None = None) -
     if chain is None:
         raise WorkloadError("the model has no chain of blocks that could be recomputed")
     if chain.sequential:
-        chain.container._autotune_segments = min(segments, len(chain))
+        chain.container.__dict__[SEGMENTS] = min(segments, len(chain))
         # a bound method rather than a closure: a deep copy of the model (an average of weights) binds to itself
-        chain.container.forward = MethodType(_forward_in_segments, chain.container)  # type: ignore[method-assign]
+        chain.container.forward = MethodType(_forward_in_segments, chain.container)
         return model
     blocks = chain.blocks
     count = min(segments, len(blocks))
     for block in {
         id(blocks[i * len(blocks) // count]): blocks[i * len(blocks) // count] for i in range(count)
     }.values():
-        block.forward = MethodType(_forward_recomputed, block)  # type: ignore[method-assign]
+        block.forward = MethodType(_forward_recomputed, block)
     return model
 
 
@@ -111,7 +112,7 @@ def _forward_in_segments(self: nn.Sequential, input: Tensor) -> Any:
     layers = list(self)
     if not (self.training and torch.is_grad_enabled()):
         return _run(layers, input)
-    count: int = self._autotune_segments
+    count: int = self.__dict__[SEGMENTS]
     bounds = [len(layers) * index // count for index in range(count + 1)]
     for start, end in pairwise(bounds[:-1]):
         segment = layers[start:end]

@@ -278,6 +278,16 @@ def from_json(kind: type[T], text: str) -> T:
         raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
 
 
+def from_plain(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Make parsed JSON a dataclass of the project.
+
+    Raises:
+        ValueError: the data are not such a document; says where.
+    """
+    built: T = _build(kind, dict(data), kind.__name__)
+    return built
+
+
 def read_record(path: Path) -> TrialRecord:
     """Read a trial's record from disk.
 

@@ -43,7 +43,7 @@ class GpuWatch:
             self._flags.add("gpu_shared")
         reasons = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
         if reasons & THROTTLE_REASONS:
-            self._flags.add("throttled")
+            self._flags.add("gpu_throttled")
         if reasons & POWER_CAP:
             self._flags.add("power_capped")
 

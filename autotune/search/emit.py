@@ -1,0 +1,150 @@
+"""Writing the emitted config: data that a person can read, and the notes that go with it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from autotune import __version__
+from autotune.config import Config
+from autotune.facts import Facts
+from autotune.options import OPTIONS
+from autotune.search.loop import Measured
+from autotune.search.setup import Prepared, script_hash
+from autotune.trials.folder import write_atomically
+
+GIB = 1 << 30
+
+
+def emit(
+    path: Path,
+    chosen: Measured,
+    baseline: Measured,
+    prepared: Prepared,
+    *,
+    gains: Mapping[str, str] | None = None,
+    verified: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the config file of one answer.
+
+    Args:
+        gains: what each option gave, in words, by name: a comment on its line.
+        verified: figures of the verification, where there was one.
+    """
+    parts = [
+        _head(path),
+        _options(chosen.config, baseline.config, gains or {}),
+        _table("measured", _measured(chosen, baseline, prepared, verified)),
+        _table("workload", _workload(prepared)),
+        _table("machine", _machine(prepared)),
+        _table("notes", {"lines": [*consequences(chosen.config, baseline.config, prepared.facts), *notes]}),
+    ]
+    write_atomically(path, "\n".join(parts))
+
+
+def options_to_write(config: Config, baseline: Config) -> dict[str, Any]:
+    """Return what the file must say: values that differ from PyTorch's default, or from what the script sets."""
+    return {
+        name: value
+        for name, value in config.items()
+        if value != OPTIONS[name].default or baseline.value(name) != OPTIONS[name].default
+    }
+
+
+def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str]:
+    """Yield what changed values mean for the training itself."""
+    before, after = int(baseline.value("batch_size")), int(config.value("batch_size"))
+    if before != after:
+        ratio = after / before
+        yield (
+            f"batch size {before} -> {after}: {ratio:g}x the samples per optimizer step, so 1/{ratio:g} of the steps "
+            f"in an epoch. The linear scaling rule (Goyal et al. 2017) multiplies the learning rate by {ratio:g} with a "
+            "warm-up; a schedule that counts steps must be shortened alike. It may train to another result."
+        )
+    if config.value("precision") != baseline.value("precision"):
+        yield (
+            f"precision {baseline.value('precision')} -> {config.value('precision')}: products are rounded to fewer "
+            "digits. Losses differ in the last digits; watch the first epochs."
+        )
+        if config.value("precision") == "fp16":
+            yield "fp16 needs the gradient scaler: keep tuned.state_dict() in your checkpoints."
+    if config.value("num_workers") != 0 and facts.seeded_generators:
+        names = ", ".join(facts.seeded_generators)
+        yield (
+            f"the dataset keeps a random generator ({names}): every loader worker starts with a copy of it and draws "
+            "the same numbers. Make it in each worker instead (worker_init_fn), or draw from torch's own generator."
+        )
+
+
+def _head(path: Path) -> str:
+    return (
+        "# Made by autotune. Data only: loading it executes nothing.\n"
+        f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n"
+    )
+
+
+def _options(config: Config, baseline: Config, gains: Mapping[str, str]) -> str:
+    lines = ["[options]"]
+    for name, value in options_to_write(config, baseline).items():
+        line = tomli_w.dumps({name: value}).strip()
+        said = gains.get(name)
+        if said is None:
+            before = baseline.value(name)
+            said = "as before" if before == value else f"was {_word(before)}"
+        lines.append(f"{line}  # {said}")
+    return "\n".join(lines) + "\n"
+
+
+def _measured(
+    chosen: Measured, baseline: Measured, prepared: Prepared, verified: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    limits = prepared.limits
+    limit = limits.device_bytes if prepared.accelerator and limits.device_bytes else limits.host_bytes
+    figures: dict[str, Any] = {"status": "screening: single runs, not verified; no claim of a speed-up follows"}
+    if verified:
+        figures = dict(verified)
+    for name, item in (("baseline", baseline), ("config", chosen)):
+        if item.sample_s is not None:
+            figures[f"{name}_samples_per_s"] = float(f"{1 / item.sample_s:.4g}")
+        peaks = [seen.peak_bytes for seen in item.seen if seen.peak_bytes is not None]
+        if peaks:
+            figures[f"{name}_peak_bytes"] = max(peaks)
+    if "config_peak_bytes" in figures:
+        figures["limit_bytes"] = limit
+        figures["margin_bytes"] = limit - figures["config_peak_bytes"]
+    figures["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return figures
+
+
+def _workload(prepared: Prepared) -> dict[str, Any]:
+    facts = prepared.facts
+    found: dict[str, Any] = {
+        "script": prepared.source.script,
+        "script_sha256": script_hash(prepared.source),
+        "model": facts.model,
+        "batch": facts.batch_structure,
+    }
+    if facts.dataset_length is not None:
+        found["dataset_length"] = facts.dataset_length
+    return {key: value for key, value in found.items() if value != ""}
+
+
+def _machine(prepared: Prepared) -> dict[str, Any]:
+    machine = prepared.machine
+    found = {**machine.identity(), "python": machine.python, "autotune": __version__}
+    if machine.gpus:
+        found["driver"] = machine.gpus[0].driver
+    return found
+
+
+def _table(name: str, values: Mapping[str, Any]) -> str:
+    return tomli_w.dumps({name: dict(values)}, multiline_strings=False)
+
+
+def _word(value: Any) -> str:
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)

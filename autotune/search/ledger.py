@@ -1,0 +1,124 @@
+"""The Optuna study of a search: what is asked, what is told, and what a resumed search finds in it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.trial import TrialState
+
+from autotune.config import Config
+from autotune.errors import RunFolderError
+from autotune.options.space import Space
+from autotune.records import Outcome, TrialRecord
+from autotune.search.observation import ATTRIBUTE, Observation
+from autotune.search.samplers.distributions import config_from, distributions, holds, parameters
+
+STUDY_NAME = "autotune"
+METRIC = "seconds per sample"
+CONSTRAINT = "memory"
+VIOLATED = 0.5  # of a trial that ran out of memory, whose peak nobody knows: clearly over, and of a finite size
+
+logging.getLogger("optuna").setLevel(logging.WARNING)
+
+
+class Ledger:
+    """One study over a fixed space."""
+
+    def __init__(self, space: Space, sampler: BaseSampler, storage: str) -> None:
+        """Open the study, or make it.
+
+        Raises:
+            RunFolderError: the storage cannot be used.
+        """
+        self._space = space
+        self._distributions = distributions(space)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            try:
+                self.study = optuna.create_study(
+                    study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="minimize", load_if_exists=True
+                )
+                self.study.set_metric_names([METRIC])
+            except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
+                raise RunFolderError(f"cannot open the study at {storage}: {error}") from error
+
+    def ask(self) -> tuple[optuna.Trial, Config]:
+        """Let the sampler propose; return the trial and the canonical config that it stands for."""
+        trial = self.study.ask(self._distributions)
+        return trial, config_from(self._space, trial.params)
+
+    def ask_for(self, config: Config) -> optuna.Trial:
+        """Return a trial for a config of our own choice; one that lies beside the space has no parameters."""
+        if not holds(self._space, config):
+            return self.study.ask()
+        self.study.enqueue_trial(parameters(self._space, config))
+        return self.study.ask(self._distributions)
+
+    def tell(self, trial: optuna.Trial, record: TrialRecord, seen: Observation) -> None:
+        """Store an outcome in the way that every sampler understands.
+
+        Over the limit but measured: COMPLETE with the violated constraint. Out of memory: PRUNED with a violated
+        constraint, since samplers ignore FAIL and a made-up value would mislead them. Anything else: FAIL.
+        """
+        self.describe(trial, seen.config, record.kind)
+        trial.set_user_attr("outcome", record.outcome.value)
+        if record.failure is not None:
+            trial.set_user_attr("reason", record.failure.reason)
+        if record.measurement is not None:
+            trial.set_user_attr("flags", list(record.measurement.flags))
+            trial.set_user_attr("samples_per_s", round(record.measurement.samples_per_s, 3))
+        trial.set_user_attr(ATTRIBUTE, seen.to_dict())
+        trial.set_constraint(CONSTRAINT, _violation(seen))
+        if record.outcome.measured and seen.sample_s is not None:
+            self.study.tell(trial, seen.sample_s)
+        elif record.outcome is Outcome.OUT_OF_MEMORY:
+            self.study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self.study.tell(trial, state=TrialState.FAIL)
+
+    def tell_again(self, trial: optuna.Trial, config: Config, known: Observation) -> None:
+        """Answer a proposal that was measured before with what is known: nothing runs, nothing is counted."""
+        self.describe(trial, config, "duplicate")
+        trial.set_constraint(CONSTRAINT, _violation(known))
+        if known.sample_s is not None:
+            self.study.tell(trial, known.sample_s)
+        else:
+            self.study.tell(trial, state=TrialState.PRUNED)
+
+    def give_up(self, trial: optuna.Trial, why: str) -> None:
+        """Close a trial that was interrupted."""
+        trial.set_user_attr("outcome", why)
+        self.study.tell(trial, state=TrialState.FAIL)
+
+    def close_running(self) -> int:
+        """Close trials that an earlier process left running; return how many."""
+        running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        for trial in running:
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        return len(running)
+
+    def observations(self) -> list[tuple[int, Observation]]:
+        """Return what was told so far, by trial number."""
+        return [
+            (trial.number, Observation.from_dict(trial.user_attrs[ATTRIBUTE]))
+            for trial in self.study.get_trials(deepcopy=False)
+            if ATTRIBUTE in trial.user_attrs
+        ]
+
+    def describe(self, trial: optuna.Trial, config: Config, kind: str) -> None:
+        """Store what a trial is, in words that optuna-dashboard shows."""
+        values: dict[str, Any] = dict(config)
+        trial.set_user_attr("config", values)
+        trial.set_user_attr("kind", kind)
+
+
+def _violation(seen: Observation) -> float:
+    if seen.outcome is Outcome.OUT_OF_MEMORY:
+        return VIOLATED
+    if seen.peak_bytes is None or not seen.limit_bytes:
+        return 0.0
+    return seen.peak_bytes / seen.limit_bytes - 1

@@ -1,0 +1,298 @@
+"""The search: baseline first, then what the sampler proposes, until the budget or the gain is used up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import optuna
+
+from autotune.config import Config
+from autotune.errors import DoesNotFit, ScriptError, SearchFailed
+from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
+from autotune.search.events import Events
+from autotune.search.ledger import Ledger
+from autotune.search.observation import Observation, observe
+from autotune.search.samplers.plan import baseline_due
+from autotune.search.setup import Prepared, Wishes
+from autotune.trials.folder import RunFolder
+from autotune.trials.preflight import preflight
+from autotune.trials.runner import Runner
+
+ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
+SAME_PROPOSAL = 25  # proposals of measured configs before one is drawn at random
+SMALL_SPACE = 20_000  # configs that can be listed to find one that is left
+ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
+"""outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
+NEVER_FINALIST = frozenset({"no_steady_state", "memory_pressure"})
+
+
+@dataclass
+class Measured:
+    """One canonical config and all that was seen of it."""
+
+    config: Config
+    records: list[TrialRecord] = field(default_factory=list)
+    seen: list[Observation] = field(default_factory=list)
+
+    @property
+    def sample_s(self) -> float | None:
+        """Seconds a sample: the geometric mean of its runs; None where none was measured."""
+        times = [item.sample_s for item in self.seen if item.sample_s is not None]
+        return math.exp(sum(map(math.log, times)) / len(times)) if times else None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it ran, fitted, and was not stopped as clearly slower."""
+        return bool(self.seen) and all(item.outcome is Outcome.OK and item.fits is not False for item in self.seen)
+
+    @property
+    def sound(self) -> bool:
+        """Whether its figures are those of the config alone."""
+        flags = {flag for record in self.records if record.measurement for flag in record.measurement.flags}
+        return not flags & NEVER_FINALIST
+
+
+class Search:
+    """One search over a prepared workload."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        wishes: Wishes,
+        ledger: Ledger,
+        folder: RunFolder,
+        runner: Runner,
+        events: Events,
+        *,
+        deadline: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`deadline` is a reading of `clock` after which no trial starts."""
+        self.space = prepared.space
+        self.measured: dict[Config, Measured] = {}
+        self.stopped_because = ""
+        self._prepared, self._wishes = prepared, wishes
+        self._ledger, self._folder = ledger, folder
+        self._runner, self._events = runner, events
+        self._deadline, self._clock = deadline, clock
+        self._gradient_names: tuple[str, ...] | None = None
+        self._outside_torch = 0
+        self._run_count = 0
+        self._recent_failures: list[str] = []
+
+    @property
+    def baseline(self) -> Measured:
+        return self.measured.setdefault(self.space.baseline, Measured(self.space.baseline))
+
+    def resume(self) -> int:
+        """Take up the trials that an earlier process measured; return how many."""
+        self._ledger.close_running()
+        records = {record.number: record for record in self._folder.records()}
+        for number, seen in self._ledger.observations():
+            if number in records:
+                self._remember(records[number], seen)
+        return self._run_count
+
+    def run(self) -> None:
+        """Measure until the budget is used up, the space is, or nothing is left to gain.
+
+        Raises:
+            ScriptError: the baseline does not run; carries the user's traceback.
+            SearchFailed: every trial fails alike.
+            DoesNotFit: nothing fits.
+        """
+        while (reason := self._reason_to_stop()) is None:
+            if baseline_due(self._seen(), self.space.baseline):
+                self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, self._baseline_label())
+                self._check_baseline()
+            else:
+                proposal = self._propose()
+                if proposal is None:
+                    reason = "every config of the space has been measured"
+                    break
+                self._measure(*proposal, label="trial")
+            self._check_failures()
+        self.stopped_because = reason or ""
+        if not any(item.usable for item in self.measured.values()):
+            raise self._nothing_usable()
+
+    def ranking(self) -> list[Measured]:
+        """Return the usable configs, fastest first; unsound ones are left out where any is sound."""
+        usable = [item for item in self.measured.values() if item.usable]
+        sound = [item for item in usable if item.sound]
+        return sorted(sound or usable, key=lambda item: item.sample_s or math.inf)
+
+    def spec(self, number: int, config: Config) -> TrialSpec:
+        """Return what the trial process is told."""
+        prepared, limits = self._prepared, self._prepared.limits
+        if limits.device_bytes is not None:
+            limits = replace(limits, device_bytes=limits.device_bytes - self._outside_torch)
+        return TrialSpec(
+            number=number,
+            config=dict(config),
+            baseline=dict(self.space.baseline),
+            source=prepared.source,
+            device=prepared.facts.device,
+            limits=limits,
+            record_path=str(self._folder.record(number).resolve()),
+            best_sample_s=self._best_sample_s(),
+            gradient_names=self._gradient_names,
+            dataset_length=prepared.facts.dataset_length,
+            fixed_batch=prepared.facts.fixed_batch is not None,
+            seed=self._wishes.seed,
+            target=self._wishes.target,
+        )
+
+    # -- one trial --------------------------------------------------------------------------------------------------
+
+    def _measure(self, trial: optuna.Trial, config: Config, label: str) -> None:
+        self._events.trial_started(trial.number, label, config, config.difference(self.space.baseline))
+        self._ledger.describe(trial, config, label)
+        try:
+            record = self._record(trial.number, config)
+        except BaseException:
+            # a broken storage must not hide what interrupted the trial
+            with suppress(Exception):
+                self._ledger.give_up(trial, "interrupted")
+            raise
+        seen = self._observation(record, config)
+        self._ledger.tell(trial, record, seen)
+        self._remember(record, seen)
+        self._events.trial_ended(record, "" if seen.fits is not False else "does not fit")
+
+    def _record(self, number: int, config: Config) -> TrialRecord:
+        refusal = preflight(config, self._prepared.facts)
+        if refusal is None:
+            return self._runner.run(self.spec(number, config), self._folder.log(number), self._events.progress)
+        record = TrialRecord(
+            number=number,
+            config=dict(config),
+            outcome=refusal[0],
+            failure=refusal[1],
+            limits=self._prepared.limits,
+            started_at=time.time(),
+        )
+        self._folder.write_record(record)
+        return record
+
+    def _observation(self, record: TrialRecord, config: Config) -> Observation:
+        limits, accelerator = self._prepared.limits, self._prepared.accelerator
+        limit = limits.device_bytes if accelerator and limits.device_bytes else limits.host_bytes
+        found = record.measurement
+        peak = found.lifetime.needed(accelerator) if found else None
+        return observe(record, config, limit, peak)
+
+    def _remember(self, record: TrialRecord, seen: Observation) -> None:
+        item = self.measured.setdefault(seen.config, Measured(seen.config))
+        item.records.append(record)
+        item.seen.append(seen)
+        self._run_count += 1
+        if seen.config == self.space.baseline and record.gradient_names:
+            self._gradient_names = record.gradient_names
+        if record.measurement is not None:
+            self._outside_torch = max(self._outside_torch, record.measurement.lifetime.outside_torch)
+            self._recent_failures.clear()
+        elif record.failure is not None and record.outcome is not Outcome.OUT_OF_MEMORY:
+            self._recent_failures.append(record.failure.reason)
+
+    def _best_sample_s(self) -> float | None:
+        """Return the time that a trial must not be clearly slower than; the front needs slower configs too."""
+        if self._wishes.objective != "throughput":
+            return None
+        times = [item.sample_s for item in self.measured.values() if item.usable and item.sample_s]
+        return min(times, default=None)
+
+    def _baseline_label(self) -> str:
+        return "replicate of the baseline" if self.baseline.seen else "baseline"
+
+    # -- what comes next --------------------------------------------------------------------------------------------
+
+    def _seen(self) -> list[Observation]:
+        return [seen for item in self.measured.values() for seen in item.seen]
+
+    def _propose(self) -> tuple[optuna.Trial, Config] | None:
+        """Return the next config that was never measured, or None where there is none."""
+        for _ in range(SAME_PROPOSAL):
+            trial, config = self._ledger.ask()
+            known = self.measured.get(config)
+            if known is not None and known.seen:
+                self._ledger.tell_again(trial, config, known.seen[-1])
+            elif self.space.legal(config) is not None:
+                self._ledger.give_up(trial, self.space.legal(config) or "")
+            else:
+                return trial, config
+        left = next(self._left_over(), None)
+        return None if left is None else (self._ledger.ask_for(left), left)
+
+    def _left_over(self) -> Iterator[Config]:
+        """Yield unmeasured legal configs in random order."""
+        rng = random.Random(self._wishes.seed + self._run_count)
+        names, values = list(self.space.choices), list(self.space.choices.values())
+        if self.space.size() <= SMALL_SPACE:
+            every = list(itertools.product(*values))
+            rng.shuffle(every)
+        else:
+            every = [tuple(rng.choice(choice) for choice in values) for _ in range(SMALL_SPACE)]
+        for item in every:
+            config = self.space.canonical(Config(**dict(zip(names, item, strict=True))))
+            if config not in self.measured and self.space.legal(config) is None:
+                yield config
+
+    def _reason_to_stop(self) -> str | None:
+        if self._run_count >= self._wishes.trials:
+            return f"{self._run_count} trials were made"
+        if self._clock() >= self._deadline and self._run_count > 0:
+            return "the time is used up"
+        ask = getattr(self._ledger.study.sampler, "reason_to_stop", None)
+        found: str | None = ask(self._ledger.study) if ask is not None else None
+        return found
+
+    # -- failures ---------------------------------------------------------------------------------------------------
+
+    def _check_baseline(self) -> None:
+        record = self.baseline.records[-1]
+        if record.outcome not in ENDS_THE_SEARCH or any(item.measurement for item in self.baseline.records):
+            return
+        trouble = record.failure or Failure(reason=record.outcome.value)
+        raise ScriptError(
+            f"the baseline does not run: {trouble.message or trouble.reason}",
+            hint=f"It is what you run today: {_shown(self.space.baseline)}. Its log: {self._folder.log(record.number)}",
+            traceback=trouble.traceback,
+        )
+
+    def _check_failures(self) -> None:
+        """Stop where every trial fails alike."""
+        alike = self._recent_failures[-ALIKE:]
+        if self._run_count > len(self._recent_failures) or len(alike) < ALIKE or len(set(alike)) > 1:
+            return
+        record = next(item for group in self.measured.values() for item in group.records if item.failure)
+        assert record.failure is not None
+        raise SearchFailed(
+            f"all of the first {ALIKE} trials failed alike: {record.failure.message or alike[0]}",
+            hint=f"See {self._folder.log(record.number)}",
+            traceback=record.failure.traceback,
+        )
+
+    def _nothing_usable(self) -> DoesNotFit | SearchFailed:
+        outcomes = [seen for item in self.measured.values() for seen in item.seen]
+        short = [seen for seen in outcomes if seen.fits is False]
+        if short and len(short) >= len(outcomes) / 2:
+            limit = (short[0].limit_bytes or 0) / (1 << 30)
+            sizes = [int(seen.config.value("batch_size")) for seen in short]
+            return DoesNotFit(
+                f"nothing fits into {limit:.2f} GiB: {len(short)} of {len(outcomes)} trials ran out of memory, "
+                f"down to batch size {min(sizes)}",
+                hint="Allow more with --memory-limit or --host-memory-limit, or make the model smaller.",
+            )
+        words = ", ".join(sorted({seen.outcome.value.replace("_", " ") for seen in outcomes}))
+        return SearchFailed(f"no trial could be measured; outcomes: {words}")
+
+
+def _shown(config: Config) -> str:
+    return ", ".join(f"{name}={value}" for name, value in config.items())

@@ -1,0 +1,205 @@
+"""A whole search, from the script to the emitted config."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.config import Config
+from autotune.errors import RunFolderError, UsageError, WorkloadError
+from autotune.records import RunInfo, Source, from_json, to_json
+from autotune.search.emit import emit
+from autotune.search.events import Events
+from autotune.search.finals import Answer, settle
+from autotune.search.ledger import Ledger
+from autotune.search.loop import Measured, Search
+from autotune.search.samplers import SAMPLERS, make_sampler
+from autotune.search.samplers.objectives import OBJECTIVES
+from autotune.search.setup import Prepared, Wishes, prepare, run_info
+from autotune.trials.folder import RunFolder, write_atomically
+from autotune.trials.runner import ForkServerRunner, Runner
+from autotune.workload.static import look
+
+VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
+HOW_TO_VERIFY = ("full", "quick", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a search found."""
+
+    folder: RunFolder
+    prepared: Prepared
+    search: Search
+    answers: list[Answer]
+    """the best config's first; the second keeps the baseline's batch size, where the first does not"""
+    interrupted: bool = False
+
+    @property
+    def best(self) -> Config | None:
+        return self.answers[0].config if self.answers else None
+
+
+def search_workload(
+    source: Source,
+    folder: RunFolder,
+    wishes: Wishes,
+    events: Events,
+    *,
+    verify: str = "full",
+    resume: bool = False,
+    force: bool = False,
+    storage: str = "",
+    command: Sequence[str] = (),
+    runner: Runner | None = None,
+) -> Result:
+    """Search, verify, and write everything into the run folder. Ctrl-C ends it cleanly with what was found.
+
+    Raises:
+        UsageError: an unknown name, a folder that cannot be used, a resume that does not fit.
+        WorkloadError: the workload cannot run as it is.
+    """
+    began = time.monotonic()
+    _check_names(wishes, verify)
+    if source.script:
+        check_script(Path(source.script))
+    _claim_folder(folder, resume=resume, force=force)
+    earlier = _read_info(folder) if resume else None
+    own_runner = runner is None
+    runner = runner or ForkServerRunner(folder.server_log)
+    try:
+        prepared = prepare(source, wishes, runner, folder, events.progress)
+        info = run_info(prepared, wishes, command)
+        if earlier is not None:
+            _check_same(earlier, info)
+        write_atomically(folder.run, to_json(info))
+        sampler = make_sampler(
+            wishes.sampler, prepared.space, wishes.seed, trials=wishes.trials, objective=OBJECTIVES[wishes.objective]()
+        )
+        ledger = Ledger(prepared.space, sampler, storage or f"sqlite:///{folder.study.resolve()}")
+        end = math.inf if wishes.timeout_s is None else began + wishes.timeout_s
+        share = 0.0 if verify == "none" else VERIFICATION_SHARE
+        deadline = math.inf if wishes.timeout_s is None else began + (1 - share) * wishes.timeout_s
+        search = Search(prepared, wishes, ledger, folder, runner, events, deadline=deadline)
+        events.begin(_title(prepared, wishes, verify), wishes.trials, wishes.timeout_s)
+        if resume:
+            events.note(f"resumed with {search.resume()} trials measured before")
+        return _search_and_settle(search, prepared, folder, runner, events, wishes, verify, end)
+    finally:
+        events.finished()
+        if own_runner:
+            runner.close()
+
+
+def check_script(script: Path) -> None:
+    """Look at the source, without running it, for what would go wrong in every trial.
+
+    Raises:
+        UsageError: no such script.
+        WorkloadError: importing it would start a training.
+    """
+    seen = look(script)
+    if seen.trains is not None:
+        raise WorkloadError(
+            f"{script}, line {seen.trains.line} trains when the script is imported: {seen.trains.text}",
+            hint="Put it under: if __name__ == '__main__':  -- loader workers and trials import the script.",
+        )
+
+
+def _search_and_settle(
+    search: Search,
+    prepared: Prepared,
+    folder: RunFolder,
+    runner: Runner,
+    events: Events,
+    wishes: Wishes,
+    verify: str,
+    end: float,
+) -> Result:
+    interrupted = False
+    answers: list[Answer] = []
+    try:
+        search.run()
+        events.note(f"search ended: {search.stopped_because}")
+        answers, _ = settle(search, folder, runner, events, how=verify, seed=wishes.seed, deadline=end)
+    except KeyboardInterrupt:
+        interrupted = True
+        if not search.ranking():
+            raise
+        answers, _ = settle(search, folder, runner, events, how="none", seed=wishes.seed)
+    _write_answers(folder, answers, search, prepared)
+    return Result(folder=folder, prepared=prepared, search=search, answers=answers, interrupted=interrupted)
+
+
+def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, prepared: Prepared) -> None:
+    for path, answer in zip((folder.best, folder.best_same_batch), answers, strict=False):
+        chosen = search.measured.get(answer.config, Measured(answer.config))
+        emit(path, chosen, search.baseline, prepared, gains=answer.gains, verified=answer.figures())
+
+
+def _check_names(wishes: Wishes, verify: str) -> None:
+    for what, name, known in (
+        ("sampler", wishes.sampler, SAMPLERS),
+        ("objective", wishes.objective, OBJECTIVES),
+        ("--verify", verify, HOW_TO_VERIFY),
+    ):
+        if name not in known:
+            raise UsageError(f"unknown {what}: {name}", hint=f"It is one of: {', '.join(known)}")
+
+
+def _claim_folder(folder: RunFolder, *, resume: bool, force: bool) -> None:
+    if folder.exists and force:
+        folder.clear()
+    elif folder.exists and not resume:
+        raise RunFolderError(
+            f"{folder.path} holds an earlier search",
+            hint="Go on with it: --resume. Replace it: --force. Keep both: --out OTHER_FOLDER.",
+        )
+    elif resume and not folder.exists:
+        raise RunFolderError(f"there is no search to resume in {folder.path}")
+    folder.create()
+
+
+def _read_info(folder: RunFolder) -> RunInfo:
+    try:
+        return from_json(RunInfo, folder.run.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{folder.run} is damaged: {error}", hint="Start anew with --force.") from None
+
+
+def _check_same(earlier: RunInfo, now: RunInfo) -> None:
+    """Raise UsageError where figures of the earlier search would not be comparable."""
+    then_versions, now_versions = earlier.machine.get("versions", {}), now.machine.get("versions", {})
+    pairs = {
+        "script": (earlier.script_hash[:12], now.script_hash[:12]),
+        "dataset length": (earlier.facts.get("dataset_length"), now.facts.get("dataset_length")),
+        "device": (earlier.facts.get("device_name"), now.facts.get("device_name")),
+        "torch": (then_versions.get("torch"), now_versions.get("torch")),
+        "cores": (earlier.machine.get("usable_cores"), now.machine.get("usable_cores")),
+        "options": (earlier.choices, {name: list(values) for name, values in now.choices.items()}),
+        "baseline": (earlier.baseline, now.baseline),
+    }
+    differing = [f"{name}: {then} then, {here} now" for name, (then, here) in pairs.items() if then != here]
+    if differing:
+        raise UsageError(
+            "the search cannot be resumed, since it was of something else:\n  " + "\n  ".join(differing),
+            hint="Start anew with --force, or keep both with --out OTHER_FOLDER.",
+        )
+
+
+def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
+    facts, space = prepared.facts, prepared.space
+    tuned = [name for name, values in space.choices.items() if len(values) > 1]
+    lines = [
+        f"{facts.model} with {facts.parameters:,} parameters on {facts.device_name}, {facts.optimizer}",
+        f"step: {facts.step}; batch: {facts.batch_structure}",
+        f"searching {', '.join(tuned) or 'nothing'}: {space.size():,} combinations, {wishes.trials} trials",
+    ]
+    if facts.default_optimizer:
+        lines.append("the script names no optimizer: AdamW was taken")
+    if verify != "none":
+        lines.append(f"then the winner is verified against the baseline ({verify})")
+    return lines

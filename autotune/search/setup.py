@@ -1,0 +1,174 @@
+"""Before the first trial: probe the workload, make the space, set the limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autotune.errors import DoesNotFit, ScriptError, UsageError, WorkloadError
+from autotune.facts import Facts
+from autotune.machine import Machine
+from autotune.options.base import Context, Value
+from autotune.options.space import Space, make_space
+from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec, from_plain
+from autotune.trials.folder import RunFolder
+from autotune.trials.runner import Runner, silent
+
+DEVICE_SHARE = 0.9  # of the free device memory, unless the user names a limit
+HOST_SHARE = 0.8  # of the available host memory, always
+HEADROOM = 0.05  # kept below the limits for what a long run still meets
+PROBE_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user asked of a search, beside the workload."""
+
+    device: str = ""
+    baseline: Mapping[str, Value] = field(default_factory=dict)
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    restricted: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    excluded: Sequence[str] = ()
+    allowed: frozenset[str] = frozenset()
+    max_batch: int | None = None
+    batch_step: int = 8
+    memory_limit_bytes: int | None = None
+    host_memory_limit_bytes: int | None = None
+    headroom: float = HEADROOM
+    trial_timeout_s: float = 300.0
+    trial_budget_s: float = 15.0
+    trial_budget_max_s: float = 120.0
+    trials: int = 24
+    timeout_s: float | None = None
+    seed: int = 0
+    sampler: str = "structured"
+    objective: str = "throughput"
+    target: float = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A workload that was probed, with the space that follows."""
+
+    source: Source
+    facts: Facts
+    machine: Machine
+    space: Space
+    limits: Limits
+    accelerator: bool
+
+
+def prepare(
+    source: Source, wishes: Wishes, runner: Runner, folder: RunFolder, report: Callable[..., None] = silent
+) -> Prepared:
+    """Probe the workload and decide what can be searched.
+
+    Raises:
+        ScriptError: the user's code failed; carries its traceback.
+        WorkloadError: the workload cannot be trained as it is.
+        UsageError: options that do not fit it, or no baseline batch size.
+    """
+    machine = Machine.read()
+    limits = _limits(wishes, machine, None)
+    spec = TrialSpec(
+        number=0,
+        kind="probe",
+        config={},
+        baseline=wishes.baseline,
+        source=source,
+        device=wishes.device,
+        limits=Limits(host_bytes=limits.host_bytes, timeout_s=max(PROBE_TIMEOUT_S, wishes.trial_timeout_s)),
+        record_path=str(folder.probe_record.resolve()),
+        seed=wishes.seed,
+    )
+    record = runner.run(spec, folder.probe_log, report)
+    if record.outcome is not Outcome.OK or record.facts is None:
+        raise _refusal(record, source)
+    facts: Facts = from_plain(Facts, record.facts)
+    baseline = dict(facts.baseline)
+    if "batch_size" not in baseline:
+        if not facts.fixed_batch:
+            raise UsageError(
+                "no baseline batch size: autotune compares with what you run today",
+                hint="Give it: --baseline batch_size=64, or Workload(baseline={'batch_size': 64}).",
+            )
+        baseline["batch_size"] = 1
+    context = Context(
+        facts=facts,
+        machine=machine,
+        baseline=baseline,
+        max_batch=wishes.max_batch,
+        batch_step=wishes.batch_step,
+        allowed=wishes.allowed,
+    )
+    space = make_space(context, fixed=wishes.fixed, restricted=wishes.restricted, excluded=wishes.excluded)
+    return Prepared(
+        source=source,
+        facts=facts,
+        machine=machine,
+        space=space,
+        limits=_limits(wishes, machine, facts),
+        accelerator=facts.device != "cpu",
+    )
+
+
+def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) -> RunInfo:
+    """Return what the run folder says of a search."""
+    space = prepared.space
+    return RunInfo(
+        source=prepared.source,
+        script_hash=script_hash(prepared.source),
+        facts=dataclasses.asdict(prepared.facts),
+        machine=prepared.machine.to_dict(),
+        choices={name: list(values) for name, values in space.choices.items()},
+        reasons=dict(space.reasons),
+        baseline=dict(space.baseline),
+        limits=prepared.limits,
+        sampler=wishes.sampler,
+        objective=wishes.objective,
+        seed=wishes.seed,
+        trials=wishes.trials,
+        timeout_s=wishes.timeout_s,
+        started_at=time.time(),
+        command=tuple(command),
+    )
+
+
+def script_hash(source: Source) -> str:
+    """Return the SHA-256 of the script's text; empty where there is no script."""
+    return hashlib.sha256(Path(source.script).read_bytes()).hexdigest() if source.script else ""
+
+
+def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
+    """Return the memory that a trial may use, headroom already taken off."""
+    keep = 1 - wishes.headroom
+    host = wishes.host_memory_limit_bytes or int(HOST_SHARE * machine.available_bytes)
+    device = None
+    if facts is not None and facts.device == "cpu" and wishes.memory_limit_bytes is not None:
+        host = min(host, wishes.memory_limit_bytes)
+    elif facts is not None and facts.device_free_bytes is not None:
+        device = int(keep * (wishes.memory_limit_bytes or DEVICE_SHARE * facts.device_free_bytes))
+    return Limits(
+        host_bytes=int(keep * host),
+        device_bytes=device,
+        timeout_s=wishes.trial_timeout_s,
+        budget_s=wishes.trial_budget_s,
+        budget_max_s=wishes.trial_budget_max_s,
+    )
+
+
+def _refusal(record: TrialRecord, source: Source) -> WorkloadError:
+    trouble = record.failure
+    assert trouble is not None
+    name = Path(source.script).name or "the workload"
+    where = f" (phase: {trouble.phase})" if trouble.phase else ""
+    if record.outcome is Outcome.OUT_OF_MEMORY:
+        message = f"{name} does not fit even at the smallest batch: {trouble.message}"
+        return DoesNotFit(message, traceback=trouble.traceback)
+    if record.outcome is Outcome.TIMEOUT:
+        return ScriptError(f"{name} did not come to its first step: {trouble.message}{where}")
+    return ScriptError(f"{name} cannot be trained: {trouble.message}{where}", traceback=trouble.traceback)
