@@ -1,0 +1,66 @@
+"""Figures for people: digits only as many as the uncertainty supports, units always named."""
+
+from __future__ import annotations
+
+import math
+
+GIB = 1 << 30
+MIB = 1 << 20
+MAX_DIGITS = 4  # significant; no single run supports more
+UNKNOWN = "?"
+
+
+def rounded(value: float, half_width: float) -> str:
+    """Return `value` so that one unit of its last digit is no more than `half_width`, where four digits allow it.
+
+    A half-width that is not finite leaves one digit: 1260 +- 702 is "1300", and +- inf is "1000".
+    """
+    if not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    leading = math.floor(math.log10(abs(value)))
+    if not math.isfinite(half_width):
+        places = -leading
+    elif half_width <= 0:
+        places = MAX_DIGITS - 1 - leading
+    else:
+        wanted = math.ceil(-math.log10(half_width))
+        places = max(min(wanted, MAX_DIGITS - 1 - leading), -leading)
+    return f"{round(value, places):.{max(places, 0)}f}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return `value` in so many significant digits, never in powers of ten."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else UNKNOWN
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):.{max(places, 0)}f}"
+
+
+def percent(share: float) -> str:
+    """Return a share as percent: one decimal below ten, none above."""
+    if not math.isfinite(share):
+        return f"{UNKNOWN} %"
+    value = 100 * share
+    return f"{value:.1f} %" if abs(value) < 9.95 else f"{value:.0f} %"
+
+
+def memory(count: int) -> str:
+    """Return bytes as "306 MiB" or "7.12 GiB"."""
+    return f"{significant(count / GIB)} GiB" if count >= GIB else f"{significant(count / MIB)} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as "0.31 s", "42 s", "3 min 20 s" or "2 h 5 min"."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 9.95:
+        return f"{significant(seconds, 2)} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min"

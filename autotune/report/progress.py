@@ -1,0 +1,120 @@
+"""Where a search is: the trials so far, the current one, the best ones. No screen in here."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autotune.config import Config
+from autotune.options import Value
+from autotune.records import TrialRecord
+from autotune.report.rows import Row, rows_of
+from autotune.report.run import NOT_SCREENING
+from autotune.report.text import clean, values_text
+
+MAX_BLOCKS = 200
+
+
+@dataclass
+class Current:
+    """The trial that runs now."""
+
+    number: int
+    label: str
+    differs: str
+    began_s: float
+    phase: str = "start"
+    sample_s: list[float] = field(default_factory=list)
+    """of its blocks, the latest ones"""
+
+
+class Progress:
+    """What both views know of a search. `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.title_lines: tuple[str, ...] = ()
+        self.total = 0
+        self.done = 0
+        """trials of this stage that have ended"""
+        self.ended = 0
+        """of all stages"""
+        self.timeout_s: float | None = None
+        self.began_s = clock()
+        self.current: Current | None = None
+        self.outcomes: Counter[str] = Counter()
+        self.flags: Counter[str] = Counter()
+        self.best: list[Row] = []
+        """ranked rows, the best first"""
+        self._records: list[TrialRecord] = []
+        self._differs: dict[Config, str] = {}
+        self._walls_s: list[float] = []
+
+    def begin(self, title_lines: Sequence[str], total: int, timeout_s: float | None) -> None:
+        self.title_lines = tuple(clean(line) for line in title_lines)
+        self.total, self.done, self.timeout_s = total, 0, timeout_s
+        self.began_s = self._clock()
+        self._walls_s.clear()  # another stage's trials take another time
+        self.current = None
+
+    def trial_started(self, number: int, label: str, config: Mapping[str, Value], differs: Mapping[str, Value]) -> None:
+        told = values_text(differs) or "baseline"
+        self._differs[Config(**config)] = told
+        self.current = Current(number, clean(label), told, self._clock())
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """Take a message of the child, which may hold anything at all."""
+        current = self.current
+        if current is None:
+            return
+        phase = message.get("phase")
+        if isinstance(phase, str):
+            current.phase = clean(phase)
+        sample_s = message.get("sample_s")
+        if isinstance(sample_s, float | int) and sample_s > 0:
+            current.sample_s.append(float(sample_s))
+            del current.sample_s[:-MAX_BLOCKS]
+
+    def trial_ended(self, record: TrialRecord) -> Row:
+        """Take a record; return its row, of this run alone."""
+        self.done += 1
+        self.ended += 1
+        self.current = None
+        self._walls_s.append(record.wall_s)
+        self._records.append(record)
+        row = self._rows([record], screening=False)[0]
+        self.outcomes["over limit" if row.measured and row.fits is False else record.outcome.value] += 1
+        self.flags.update(row.flags)
+        if record.kind not in NOT_SCREENING:
+            ranked = [row for row in self._rows(self._records) if row.rank is not None]
+            self.best = sorted(ranked, key=lambda row: row.rank or 0)
+        return row
+
+    def differs(self, row: Row) -> str:
+        """Return what differs from the baseline in a row's config, as the search said."""
+        return self._differs.get(row.config, values_text(row.config))
+
+    def elapsed_s(self) -> float:
+        return self._clock() - self.began_s
+
+    def left_s(self) -> float | None:
+        """Return the seconds that the stage may still take, from the mean of its trials; None: nobody knows yet."""
+        limit = None if self.timeout_s is None else max(0.0, self.timeout_s - self.elapsed_s())
+        if not self._walls_s:
+            return None
+        mean = sum(self._walls_s) / len(self._walls_s)
+        left = max(0, self.total - self.done) * mean
+        if self.current is not None:
+            left -= min(mean, self._clock() - self.current.began_s)
+        return left if limit is None else min(left, limit)
+
+    def _rows(self, records: Sequence[TrialRecord], screening: bool = True) -> list[Row]:
+        if not screening:
+            records = [replace(record, kind="trial") for record in records]
+        # an accelerator's allocator always holds something once a step has run
+        found = [record.measurement for record in records if record.measurement is not None]
+        accelerator = any(item.lifetime.reserved or item.lifetime.allocated for item in found)
+        return rows_of(records, baseline=Config(), accelerator=accelerator)

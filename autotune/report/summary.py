@@ -1,0 +1,171 @@
+"""The end of a search: the best config, what it changes, and how to use it. Figures here are screening figures."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from autotune.config import Config
+from autotune.options import OPTIONS, Value
+from autotune.report.columns import OUTCOMES
+from autotune.report.figures import memory, percent, rounded
+from autotune.report.flags import explain
+from autotune.report.rows import Row, rows_of_run, screening_noise
+from autotune.report.run import Run, machine_line
+from autotune.report.table import THROUGHPUT_ONLY
+from autotune.report.text import plain, value_text
+
+
+def print_summary(
+    console: Console,
+    run: Run,
+    *,
+    best: Config | None = None,
+    verdict: str = "",
+    path: Path | None = None,
+    command: str = "",
+) -> None:
+    """Print the outcome of a search.
+
+    Args:
+        best: the config that the search hands back; None: the first in rank.
+        verdict: the sentence of a verification; empty: there was none.
+        path: of the emitted config; None: best.toml of the run folder.
+        command: a command line that trains with it; empty: there is none to show.
+    """
+    rows = rows_of_run(run)
+    folder = shlex.quote(str(run.folder.path))
+    console.print(
+        plain(verdict, "bold green") if verdict else plain(f"Not verified: run `autotune verify {folder}`", "bold")
+    )
+    first = next((row for row in rows if row.rank == 1), None)
+    if best is None:
+        best = first.config if first is not None else None
+    if best is None:
+        console.print(plain(_nothing(rows)))
+        return
+    after = _row_of(rows, best)
+    before = _row_of(rows, run.baseline)
+    console.print()
+    console.print(_options_table(best, run.baseline))
+    if after is not None:
+        console.print()
+        console.print(_figures_table(before, after, rows))
+        for flag in after.flags:
+            console.print(plain(f"Flag of the best config: {explain(flag)}.", "yellow"))
+    console.print()
+    for line in convergence_notes(run.baseline, best):
+        console.print(plain(line))
+    console.print(plain(machine_line(run.info), "dim"))
+    _print_commands(console, run, path or run.folder.best, command)
+
+
+def convergence_notes(baseline: Config, best: Config) -> list[str]:
+    """Return what a changed batch size or precision means for training."""
+    notes = []
+    before, after = int(baseline.value("batch_size")), int(best.value("batch_size"))
+    if before != after:
+        factor = f"{after / before:.3g}"
+        notes.append(
+            f"Batch size {before} -> {after} changes the samples per optimizer step by a factor of {factor}. "
+            "autotune left the learning rate as it is; the linear scaling rule (Goyal et al. 2017) multiplies it "
+            f"by {factor} and warms it up over the first epochs. A schedule counted in steps passes over "
+            f"{factor} times the samples: count it in samples or epochs, or divide its steps by {factor}."
+        )
+    precision = best.value("precision")
+    if precision != baseline.value("precision"):
+        notes.append(
+            f"Precision {baseline.value('precision')} -> {precision}: matrix products and convolutions "
+            "round differently. The learning rate and the schedule may stay; compare the loss over some hundred steps."
+        )
+    others = [
+        name
+        for name, option in OPTIONS.items()
+        if option.changes_result
+        and name not in ("batch_size", "precision")
+        and best.value(name) != baseline.value(name)
+    ]
+    if others:
+        notes.append(f"May change the training result beyond rounding: {', '.join(others)}.")
+    return [*notes, THROUGHPUT_ONLY] if notes else []
+
+
+def _options_table(best: Config, baseline: Config) -> Table:
+    """Return what the best config changes."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in ("option", "before", "after"):
+        table.add_column(title, overflow="fold")
+    changed = best.difference(baseline)
+    for name, value in changed.items():
+        needed = OPTIONS[name].needs
+        inert = name not in best and needed is not None
+        table.add_row(
+            plain(name), plain(_today(baseline, name)), plain("no effect" if inert else value_text(value), "bold")
+        )
+    if not changed:
+        table.add_row(plain("the baseline is the best config found"), plain(""), plain(""))
+    return table
+
+
+def _today(baseline: Config, name: str) -> str:
+    inert = name not in baseline and OPTIONS[name].needs is not None
+    value: Value = baseline.value(name)
+    return "no effect" if inert else value_text(value)
+
+
+def _figures_table(before: Row | None, after: Row, rows: list[Row]) -> Table:
+    """Return the screening figures of the baseline and the best config."""
+    noise = screening_noise(rows)
+    within = "" if noise is None else f", says nothing within ±{percent(noise)}"
+    table = Table(
+        title=plain(f"Screening figures, no claim{within}"), title_justify="left", title_style="", box=box.SIMPLE_HEAD
+    )
+    table.pad_edge, table.show_edge = False, False
+    for title in ("", "before", "after"):
+        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
+    for title, cell in (
+        ("samples/s", _samples),
+        ("within-run ±", lambda row: "" if row.uncertainty is None else percent(row.uncertainty)),
+        ("step ms", _step_ms),
+        ("peak memory", lambda row: "" if row.peak_bytes is None else memory(row.peak_bytes)),
+        ("runs", lambda row: str(row.runs)),
+    ):
+        table.add_row(plain(title), plain("" if before is None else cell(before)), plain(cell(after)))
+    return table
+
+
+def _samples(row: Row) -> str:
+    return "" if row.samples_per_s is None else rounded(row.samples_per_s, row.samples_per_s * (row.uncertainty or 0.0))
+
+
+def _step_ms(row: Row) -> str:
+    return "" if row.step_s is None else rounded(1e3 * row.step_s, 1e3 * row.step_s * (row.uncertainty or 0.0))
+
+
+def _row_of(rows: list[Row], config: Config) -> Row | None:
+    return next((row for row in rows if row.config == config and row.measured), None)
+
+
+def _nothing(rows: list[Row]) -> str:
+    counts = Counter("over the limit" if row.measured else OUTCOMES[row.outcome] for row in rows)
+    told = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"No config was measured within the limits: {told or 'no trial was run'}."
+
+
+def _print_commands(console: Console, run: Run, path: Path, command: str) -> None:
+    """Print what to do next; soft-wrapped, so that a command can be copied whole."""
+    folder = shlex.quote(str(run.folder.path))
+    lines = [
+        ("apply", f'config = autotune.Config.load("{path}")'),
+        ("or", command),
+        ("see all", f"autotune results {folder}"),
+    ]
+    console.print()
+    for what, line in lines:
+        if line:
+            console.print(plain(f"{what:<8} {line}"), soft_wrap=True)
