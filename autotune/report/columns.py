@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.records import Outcome
 from autotune.report.figures import GIB, percent, rounded, significant
-from autotune.report.flags import explain
-from autotune.report.rows import Row
+from autotune.report.rows import OVER_LIMIT, Row
 from autotune.report.text import values_text
 
 OUTCOMES = {
@@ -42,7 +41,8 @@ class Column:
     importance: int
     """the least important go first where the terminal is narrow"""
     numeric: bool = True
-    folds: bool = False
+    folds_to: int = 0
+    """width from which on the text goes on in the next line; 0: it never does"""
     optional: bool = False
     """left out where all its cells are empty"""
 
@@ -85,12 +85,12 @@ COLUMNS = (
     ),
     Column(
         name="differs",
-        title="differs from the baseline",
+        title="differs from baseline",
         cell=differs_text,
         key=differs_text,
         importance=98,
         numeric=False,
-        folds=True,
+        folds_to=20,
     ),
     Column(
         name="runs",
@@ -98,7 +98,7 @@ COLUMNS = (
         cell=lambda row: str(row.runs) if row.runs > 1 else "",
         key=lambda row: float(row.runs),
         descending=True,
-        importance=70,
+        importance=80,
         optional=True,
     ),
     Column(
@@ -145,7 +145,13 @@ COLUMNS = (
         optional=True,
     ),
     Column(
-        name="outcome", title="outcome", cell=_outcome, key=lambda row: row.outcome.value, importance=85, numeric=False
+        name="outcome",
+        title="outcome",
+        cell=_outcome,
+        key=lambda row: row.outcome.value,
+        importance=96,
+        numeric=False,
+        folds_to=7,
     ),
     Column(
         name="wall_s",
@@ -156,12 +162,12 @@ COLUMNS = (
     ),
     Column(
         name="reason",
-        title="why no rank",
-        cell=lambda row: row.reason,
+        title="reason",
+        cell=lambda row: "" if row.reason == OVER_LIMIT else row.reason,  # the outcome says it
         key=lambda row: row.reason or None,
         importance=50,
         numeric=False,
-        folds=True,
+        folds_to=16,
         optional=True,
     ),
 )
@@ -184,16 +190,3 @@ def sort_rows(rows: Sequence[Row], by: str, columns: Sequence[Column] = COLUMNS)
     known = [row for row in steady if column.key(row) is not None]
     unknown = [row for row in steady if column.key(row) is None]
     return sorted(known, key=lambda row: column.key(row), reverse=column.descending) + unknown  # type: ignore[arg-type,return-value]
-
-
-def letters(rows: Sequence[Row]) -> dict[str, str]:
-    """Return a letter for each flag that is set, in the order of the registry."""
-    from autotune.report.flags import in_order
-
-    flags = in_order(flag for row in rows for flag in row.flags)
-    return {flag: "abcdefghijklmnopqrstuvwxyz"[index % 26] for index, flag in enumerate(flags)}
-
-
-def legend(found: dict[str, str]) -> list[str]:
-    """Return the lines that explain the letters."""
-    return [f"{letter}  {flag}: {explain(flag)}" for flag, letter in found.items()]

@@ -52,9 +52,11 @@ def memory(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as "0.31 s", "42 s", "3 min 20 s" or "2 h 5 min"."""
+    """Return seconds as "31 ms", "0.31 s", "42 s", "3 min 20 s" or "2 h 5 min"."""
     if not math.isfinite(seconds):
         return UNKNOWN
+    if 0 < seconds < 0.0995:
+        return f"{significant(1e3 * seconds, 2)} ms"
     if seconds < 9.95:
         return f"{significant(seconds, 2)} s"
     whole = round(seconds)

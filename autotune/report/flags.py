@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 
 FLAGS = {
@@ -33,6 +34,9 @@ FLAGS = {
 }
 """one line of words for every flag that a measurement can carry"""
 
+NO_WARNING = frozenset({"pruned", "power_capped"})
+"""flags that are no sign of anything wrong"""
+
 
 def explain(flag: str) -> str:
     """Return the flag in words; one from a newer version speaks for itself."""
@@ -44,3 +48,8 @@ def in_order(flags: Iterable[str]) -> list[str]:
     known = list(FLAGS)
     distinct = dict.fromkeys(flags)
     return sorted(distinct, key=lambda flag: known.index(flag) if flag in FLAGS else len(known))
+
+
+def letters(flags: Iterable[str]) -> dict[str, str]:
+    """Return a letter for each distinct flag, in the registry's order; those beyond z share it."""
+    return dict(zip(in_order(flags), string.ascii_lowercase + "z" * len(FLAGS), strict=False))

@@ -16,7 +16,7 @@ from rich.text import Text
 from autotune.options import Value
 from autotune.records import TrialRecord
 from autotune.report.figures import duration, percent, rounded, significant
-from autotune.report.flags import explain, in_order
+from autotune.report.flags import NO_WARNING, explain, in_order
 from autotune.report.progress import Current, Progress
 from autotune.report.rows import Row
 from autotune.report.text import clean, plain, sparkline
@@ -132,7 +132,9 @@ class LiveView:
 
     def _warnings(self) -> list[Text]:
         flags = self._state.flags
-        most = sorted(in_order(flags), key=lambda flag: -flags[flag])[:SHOWN_FLAGS]
+        most = sorted((flag for flag in in_order(flags) if flag not in NO_WARNING), key=lambda flag: -flags[flag])[
+            :SHOWN_FLAGS
+        ]
         return [plain(f"{flags[flag]} of {self._state.ended}: {clean(explain(flag))}", "yellow") for flag in most]
 
 

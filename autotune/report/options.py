@@ -13,46 +13,58 @@ from autotune.options.space import Space
 from autotune.report.text import plain, value_text
 
 
+HELP_WIDTH = 110  # of a terminal that has room for what each option is
+
+
 def print_options(console: Console, space: Space) -> None:
     """Print the options that apply here with their choices, then those that do not, with the reason."""
-    console.print(options_table(space))
-    console.print(plain(f"[today] is what the baseline uses; {_size(space.size())} together.", "dim"))
-    apart = [name for name in OPTIONS if name not in space.choices]
-    if apart:
-        console.print(plain("\nDo not apply here:", "bold"))
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for name in apart:
-            table.add_row(plain(name), plain(space.reasons.get(name, "not asked for")))
-        console.print(table)
+    console.print(options_table(space, console.width >= HELP_WIDTH))
+    console.print(plain(f"[today]: what the baseline uses. {_size(space.size())} together.", "dim"))
+    if any(option.changes_result for option in space.options()):
+        console.print(plain("* may change the training result.", "dim"))
+    _print_reasons(console, "Fixed:", _fixed(space))
+    apart = {name: space.reasons.get(name, "not asked for") for name in OPTIONS if name not in space.choices}
+    _print_reasons(console, "Do not apply here:", apart)
 
 
-def options_table(space: Space) -> Table:
+def options_table(space: Space, with_help: bool = True) -> Table:
     """Return the options of the space, a row each."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("option", no_wrap=True)
-    table.add_column("choices", overflow="fold", min_width=20)
+    table.add_column("choices", overflow="fold")
     table.add_column("PyTorch", no_wrap=True)
     table.add_column("expert", no_wrap=True)
-    table.add_column("what it is", overflow="fold", style="dim")
+    if with_help:
+        table.add_column("what it is", overflow="fold", style="dim")
     expert = space.expert()
     for option in space.options():
-        note = option.help
-        if option.name in space.reasons:
-            note += f"; fixed: {space.reasons[option.name]}"
-        elif len(space.choices[option.name]) == 1:
-            note += "; fixed"
-        if option.changes_result:
-            note += "; may change the training result"
-        table.add_row(
-            plain(option.name),
+        cells = [
+            plain(option.name + ("*" if option.changes_result else "")),
             _choices(space, option.name),
             plain(value_text(option.default)),
             plain(_value(expert, option.name)),
-            plain(note),
-        )
+        ]
+        table.add_row(*cells, *([plain(option.help)] if with_help else []))
     return table
+
+
+def _fixed(space: Space) -> dict[str, str]:
+    """Return why options of the space have one choice."""
+    single = [name for name, values in space.choices.items() if len(values) == 1]
+    return {name: space.reasons.get(name, "by the command line, or there is no other choice") for name in single}
+
+
+def _print_reasons(console: Console, title: str, reasons: dict[str, str]) -> None:
+    if not reasons:
+        return
+    console.print()
+    console.print(plain(title, "bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, reason in reasons.items():
+        table.add_row(plain(name), plain(reason))
+    console.print(table)
 
 
 def _choices(space: Space, name: str) -> Text:

@@ -12,6 +12,7 @@ from autotune.records import Limits, Measurement, Outcome, TrialRecord
 from autotune.report.flags import in_order
 from autotune.report.run import NOT_SCREENING, Run
 
+OVER_LIMIT = "over the memory limit"
 INPUT_BOUND = 0.10  # of a step lost to the loader, from which on it is called input-bound
 
 
@@ -153,7 +154,7 @@ def _row(records: Sequence[TrialRecord], baseline: Config, accelerator: bool, li
         config=config,
         differs=differs_from(config, baseline),
         outcome=Outcome.OK if any(record.outcome is Outcome.OK for record in records) else first.outcome,
-        limit_bytes=_limit_bytes(allowed, accelerator),
+        limit_bytes=limit_bytes(allowed, accelerator),
         wall_s=sum(record.wall_s for record in records),
     )
     found = [measurement for measurement in map(_found, records) if measurement is not None]
@@ -182,7 +183,7 @@ def _with_figures(row: Row, found: Sequence[Measurement], accelerator: bool) -> 
         input_bound=all(bound for _, bound in shares),
         peak_bytes=peak,
         fits=fits,
-        reason="over the memory limit" if fits is False else "",
+        reason=OVER_LIMIT if fits is False else "",
         flags=tuple(in_order(flag for item in found for flag in item.flags)),
     )
 
@@ -205,7 +206,8 @@ def _found(record: TrialRecord) -> Measurement | None:
     return record.measurement if record.outcome.measured else None
 
 
-def _limit_bytes(limits: Limits | None, accelerator: bool) -> int | None:
+def limit_bytes(limits: Limits | None, accelerator: bool) -> int | None:
+    """Return the limit on the memory that decides what fits; None: there is none."""
     if limits is None:
         return None
     return limits.device_bytes if accelerator else limits.host_bytes

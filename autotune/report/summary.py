@@ -17,7 +17,7 @@ from autotune.report.figures import memory, percent, rounded
 from autotune.report.flags import explain
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run, machine_line
-from autotune.report.table import THROUGHPUT_ONLY
+from autotune.report.table import THROUGHPUT_ONLY, screening_line
 from autotune.report.text import plain, value_text
 
 
@@ -55,9 +55,12 @@ def print_summary(
     console.print(_options_table(best, run.baseline))
     if after is not None:
         console.print()
-        console.print(_figures_table(before, after, rows))
+        console.print(plain(screening_line([row for row in (before, after) if row], screening_noise(rows)), "bold"))
+        console.print(_figures_table(before, after))
+        if after.flags:
+            console.print(plain("Flags of the best config:", "yellow"))
         for flag in after.flags:
-            console.print(plain(f"Flag of the best config: {explain(flag)}.", "yellow"))
+            console.print(plain(f"  {explain(flag)}", "yellow"))
     console.print()
     for line in convergence_notes(run.baseline, best):
         console.print(plain(line))
@@ -118,14 +121,9 @@ def _today(baseline: Config, name: str) -> str:
     return "no effect" if inert else value_text(value)
 
 
-def _figures_table(before: Row | None, after: Row, rows: list[Row]) -> Table:
+def _figures_table(before: Row | None, after: Row) -> Table:
     """Return the screening figures of the baseline and the best config."""
-    noise = screening_noise(rows)
-    within = "" if noise is None else f", says nothing within ±{percent(noise)}"
-    table = Table(
-        title=plain(f"Screening figures, no claim{within}"), title_justify="left", title_style="", box=box.SIMPLE_HEAD
-    )
-    table.pad_edge, table.show_edge = False, False
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("", "before", "after"):
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     for title, cell in (

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 
-from autotune.report.columns import COLUMNS, OUTCOMES, Column, legend, letters, sort_rows
+from autotune.report.columns import COLUMNS, OUTCOMES, Column, sort_rows
 from autotune.report.figures import memory, percent
+from autotune.report.flags import explain, letters
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run, machine_line
-from autotune.report.text import plain
+from autotune.report.text import clean, plain
 
-FOLDING_WIDTH = 26  # columns of text that a folding column needs to be read
-ANY_WIDTH = 10_000
+MOST_WORD = 24  # a longer word of a folding column is cut in two
+GAP = 2  # between two columns
+FEWEST_COLUMNS = 4  # rank, trial, what differs, samples/s: kept however narrow the terminal is
 THROUGHPUT_ONLY = "Throughput only: a changed batch size or precision may change convergence."
 
 
@@ -36,54 +38,86 @@ def print_results(console: Console, run: Run, *, every: bool = False, sort: str 
     rows = everything if every else [row for row in everything if row.measured]
     if sort is not None:
         rows = sort_rows(rows, sort)
-    console.print(plain(screening_line(rows), "bold"))
+    noise = screening_noise(rows_of_run(run))
+    console.print(plain(screening_line(rows, noise), "bold"))
     if rows:
-        found = letters(rows)
-        console.print(results_table(rows, console, flag_letters=found))
-        for line in legend(found):
-            console.print(plain(line, "yellow"))
+        found = letters(flag for row in rows for flag in row.flags)
+        widths = fitting_columns(rows, console.width, flag_letters=found)
+        console.print(results_table(rows, widths, flag_letters=found))
+        console.print(_legend(found))
     else:
+        widths = {}
         console.print(plain("No config was measured."))
-    for line in (*_counts(everything, rows), *footer(run, rows)):
+    for line in (*_counts(everything, rows), *footer(run, rows, widths)):
         console.print(plain(line, "dim"))
 
 
-def screening_line(rows: Sequence[Row]) -> str:
+def screening_line(rows: Sequence[Row], noise: float | None) -> str:
     """Return the heading that every table of search results has: what its figures are not."""
-    runs = "single run each" if all(row.runs == 1 for row in rows) else "single run each where `runs` says no more"
-    noise = screening_noise(rows)
+    runs = "single run each" + (", repeats averaged" if any(row.runs > 1 for row in rows) else "")
     comparable = "" if noise is None else f", not comparable across rows within ±{percent(noise)}"
     return f"Screening, {runs}{comparable}"
 
 
-def results_table(
-    rows: Sequence[Row], console: Console, *, columns: Sequence[Column] = COLUMNS, flag_letters: dict[str, str]
-) -> Table:
-    """Return the table with the most important columns that the console has room for."""
+def fitting_columns(
+    rows: Sequence[Row], width: int, *, columns: Sequence[Column] = COLUMNS, flag_letters: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the most important columns that `width` has room for, and how wide each is, by name."""
     shown = [column for column in columns if not column.optional or any(column.cell(row) for row in rows)]
-    while True:
-        table = _table(rows, shown, flag_letters)
-        unlimited = console.options.update(width=ANY_WIDTH)
-        if Measurement.get(console, unlimited, table).minimum <= console.width or len(shown) <= 4:
-            return table
+    flags = GAP + max(len("flags"), *(len(row.flags) for row in rows)) if flag_letters else 0
+    room = width - flags
+    while len(shown) > FEWEST_COLUMNS and sum(_least(column, rows) + GAP for column in shown) - GAP > room:
         shown.remove(min(shown, key=lambda column: column.importance))
+    widths = {column.name: _least(column, rows) for column in shown}
+    spare = room - sum(widths.values()) - GAP * (len(shown) - 1)
+    for column in sorted(
+        shown, key=lambda column: _longest(column, rows)
+    ):  # the rest goes to what folds, short ones first
+        more = min(max(0, spare), _longest(column, rows) - widths[column.name])
+        widths[column.name] += more
+        spare -= more
+    return widths
 
 
-def _table(rows: Sequence[Row], columns: Sequence[Column], flag_letters: dict[str, str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for column in columns:
-        longest = max(len(text) for text in (column.title, *(column.cell(row) for row in rows)))
+def _least(column: Column, rows: Sequence[Row]) -> int:
+    """Return the least width at which a column can be read."""
+    longest = _longest(column, rows)
+    if not column.folds_to or longest <= column.folds_to:
+        return longest
+    words = [cell_len(word) for text in _texts(column, rows) for word in text.split()]
+    return max(column.folds_to, min(max(words), MOST_WORD))
+
+
+def _longest(column: Column, rows: Sequence[Row]) -> int:
+    return max(cell_len(text) for text in _texts(column, rows))
+
+
+def _texts(column: Column, rows: Sequence[Row]) -> list[str]:
+    return [column.title, *(clean(column.cell(row)) for row in rows)]
+
+
+def results_table(
+    rows: Sequence[Row],
+    widths: Mapping[str, int],
+    *,
+    columns: Sequence[Column] = COLUMNS,
+    flag_letters: Mapping[str, str],
+) -> Table:
+    """Return the rows with the columns that `widths` names, and the letters of their flags last."""
+    shown = [column for column in columns if column.name in widths]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for column in shown:
         table.add_column(
             column.title,
             justify="right" if column.numeric else "left",
-            no_wrap=not column.folds,
+            no_wrap=not column.folds_to,
             overflow="fold",
-            min_width=min(longest, FOLDING_WIDTH) if column.folds else None,
+            width=widths[column.name],
         )
     if flag_letters:
-        table.add_column("flags", no_wrap=True)
+        table.add_column("flags", no_wrap=True, min_width=len("flags"))
     for row in rows:
-        cells = [plain(column.cell(row)) for column in columns]
+        cells = [plain(column.cell(row)) for column in shown]
         if flag_letters:
             cells.append(plain("".join(flag_letters[flag] for flag in row.flags), "yellow"))
         table.add_row(*cells, style=_style(row))
@@ -104,14 +138,24 @@ def _counts(everything: Sequence[Row], shown: Sequence[Row]) -> list[str]:
     return [f"Not shown: {', '.join(f'{count} {name}' for name, count in hidden.items())} (--all shows them)"]
 
 
-def footer(run: Run, rows: Sequence[Row]) -> list[str]:
+def _legend(flag_letters: Mapping[str, str]) -> Table:
+    """Return the flags in words, each below its letter in the table."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for flag, letter in flag_letters.items():
+        table.add_row(plain(letter, "yellow"), plain(f"{flag}: {explain(flag)}", "yellow"))
+    return table
+
+
+def footer(run: Run, rows: Sequence[Row], shown: Collection[str]) -> list[str]:
     """Return the lines below a table: how to read it, where it was measured, and what was not."""
     lines = []
     if any(row.runs > 1 for row in rows):
         lines.append("± is the half-width within the run; of several runs, half their range where that is larger.")
     elif rows:
         lines.append("± is the half-width within the run; another run of the same config may lie further away.")
-    if any(row.input_bound for row in rows):
+    if any(row.input_bound for row in rows) and "data_share" in shown:
         lines.append("data wait with !: input-bound, the step takes that share longer than on batches already there.")
     limit = next((row.limit_bytes for row in rows if row.limit_bytes is not None), None)
     if limit is not None:
