@@ -63,8 +63,8 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         ratio = after / before
         yield (
             f"batch size {before} -> {after}: {ratio:g}x the samples per optimizer step, so 1/{ratio:g} of the steps "
-            f"in an epoch. The linear scaling rule (Goyal et al. 2017) multiplies the learning rate by {ratio:g} with a "
-            "warm-up; a schedule that counts steps must be shortened alike. It may train to another result."
+            f"in an epoch. The linear scaling rule (Goyal et al. 2017) multiplies the learning rate by {ratio:g} "
+            "with a warm-up; a schedule that counts steps must be shortened alike. It may train to another result."
         )
     if config.value("precision") != baseline.value("precision"):
         yield (
@@ -123,15 +123,20 @@ def _measured(
 
 def _workload(prepared: Prepared) -> dict[str, Any]:
     facts = prepared.facts
+    source = prepared.source
     found: dict[str, Any] = {
-        "script": prepared.source.script,
-        "script_sha256": script_hash(prepared.source),
+        "script": source.script,
+        "script_sha256": script_hash(source),
+        "arguments": list(source.arguments),
+        "workload": source.workload,
+        "functions": dict(source.functions),
+        "baseline": dict(prepared.space.baseline),
         "model": facts.model,
         "batch": facts.batch_structure,
     }
     if facts.dataset_length is not None:
         found["dataset_length"] = facts.dataset_length
-    return {key: value for key, value in found.items() if value != ""}
+    return {key: value for key, value in found.items() if value not in ("", [], {})}
 
 
 def _machine(prepared: Prepared) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from autotune.machine import versions
 from autotune.records import TrialRecord
 from autotune.search.events import Events
 from autotune.search.loop import Measured, Search
+from autotune.search.specs import Specs
 from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify
 from autotune.search.verification.claim import Claim
 from autotune.search.verification.statistics import Verdict
@@ -54,19 +55,18 @@ class Answer:
 class Windows:
     """Measures one window after the other, each in a fresh process and by a fixed plan."""
 
-    def __init__(self, search: Search, folder: RunFolder, runner: Runner, events: Events) -> None:
-        self._search, self._folder = search, folder
-        self._runner, self._events = runner, events
-        taken = [record.number for record in folder.records() if record.number >= FIRST_NUMBER]
+    def __init__(self, specs: Specs, runner: Runner, events: Events) -> None:
+        self._specs, self._runner, self._events = specs, runner, events
+        taken = [record.number for record in specs.folder.records() if record.number >= FIRST_NUMBER]
         self._next = max(taken, default=FIRST_NUMBER - 1) + 1
 
     def __call__(self, config: Config, label: str) -> TrialRecord:
         number, self._next = self._next, self._next + 1
-        spec = replace(
-            self._search.spec(number, config), kind="verification", best_sample_s=None, fixed_blocks=WINDOW_BLOCKS
-        )
-        self._events.trial_started(number, label, config, config.difference(self._search.space.baseline))
-        record = self._runner.run(spec, self._folder.log(number), self._events.progress)
+        spec = self._specs.make(number, config, kind="verification", fixed_blocks=WINDOW_BLOCKS)
+        baseline = self._specs.prepared.space.baseline
+        self._events.trial_started(number, label, config, config.difference(baseline))
+        record = self._runner.run(spec, self._specs.folder.log(number), self._events.progress)
+        self._specs.learn(record, config)
         self._events.trial_ended(record, label)
         return record
 
@@ -90,7 +90,7 @@ def settle(
         best = [item.config for item in ranking[:1]]
         keeping = [item.config for item in ranking if keeps(item.config)][:1]
         return [Answer(config=config, gains={}) for config in dict.fromkeys([*best, *keeping])], None
-    measure = Windows(search, folder, runner, events)
+    measure = Windows(search.specs, runner, events)
     window_s = _expected_window_s(baseline)
     seen = [item for measured in ranking for item in measured.seen]
     chosen = finalists(seen, keeps, barred={baseline.config})

@@ -8,18 +8,19 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import optuna
 
 from autotune.config import Config
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
-from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
+from autotune.records import Failure, Outcome, TrialRecord
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.observation import Observation, observe
 from autotune.search.samplers.plan import baseline_due
 from autotune.search.setup import Prepared, Wishes
+from autotune.search.specs import Specs
 from autotune.trials.folder import RunFolder
 from autotune.trials.preflight import preflight
 from autotune.trials.runner import Runner
@@ -75,14 +76,13 @@ class Search:
     ) -> None:
         """`deadline` is a reading of `clock` after which no trial starts."""
         self.space = prepared.space
+        self.specs = Specs(prepared, wishes, folder)
         self.measured: dict[Config, Measured] = {}
         self.stopped_because = ""
         self._prepared, self._wishes = prepared, wishes
         self._ledger, self._folder = ledger, folder
         self._runner, self._events = runner, events
         self._deadline, self._clock = deadline, clock
-        self._gradient_names: tuple[str, ...] | None = None
-        self._outside_torch = 0
         self._run_count = 0
         self._recent_failures: list[str] = []
 
@@ -128,27 +128,6 @@ class Search:
         sound = [item for item in usable if item.sound]
         return sorted(sound or usable, key=lambda item: item.sample_s or math.inf)
 
-    def spec(self, number: int, config: Config) -> TrialSpec:
-        """Return what the trial process is told."""
-        prepared, limits = self._prepared, self._prepared.limits
-        if limits.device_bytes is not None:
-            limits = replace(limits, device_bytes=limits.device_bytes - self._outside_torch)
-        return TrialSpec(
-            number=number,
-            config=dict(config),
-            baseline=dict(self.space.baseline),
-            source=prepared.source,
-            device=prepared.facts.device,
-            limits=limits,
-            record_path=str(self._folder.record(number).resolve()),
-            best_sample_s=self._best_sample_s(),
-            gradient_names=self._gradient_names,
-            dataset_length=prepared.facts.dataset_length,
-            fixed_batch=prepared.facts.fixed_batch is not None,
-            seed=self._wishes.seed,
-            target=self._wishes.target,
-        )
-
     # -- one trial --------------------------------------------------------------------------------------------------
 
     def _measure(self, trial: optuna.Trial, config: Config, label: str) -> None:
@@ -169,7 +148,8 @@ class Search:
     def _record(self, number: int, config: Config) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
-            return self._runner.run(self.spec(number, config), self._folder.log(number), self._events.progress)
+            spec = self.specs.make(number, config, best_sample_s=self._best_sample_s())
+            return self._runner.run(spec, self._folder.log(number), self._events.progress)
         record = TrialRecord(
             number=number,
             config=dict(config),
@@ -193,10 +173,8 @@ class Search:
         item.records.append(record)
         item.seen.append(seen)
         self._run_count += 1
-        if seen.config == self.space.baseline and record.gradient_names:
-            self._gradient_names = record.gradient_names
+        self.specs.learn(record, seen.config)
         if record.measurement is not None:
-            self._outside_torch = max(self._outside_torch, record.measurement.lifetime.outside_torch)
             self._recent_failures.clear()
         elif record.failure is not None and record.outcome is not Outcome.OUT_OF_MEMORY:
             self._recent_failures.append(record.failure.reason)

@@ -1,0 +1,61 @@
+"""The command line: parse, call, print. One file a command; the only place where an error becomes an exit status."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from autotune.cli import options, results, search, show, verify
+from autotune.errors import AutotuneError, UsageError
+
+app = typer.Typer(
+    name="autotune",
+    help="Find the fastest settings for a PyTorch training script within the memory it has, by measurement.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (search.search, results.results, show.show, verify.verify, options.options):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context, show_version: bool = typer.Option(False, "--version", help="Print the version.")
+) -> None:
+    if show_version:
+        from autotune import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; errors of ours become one clear message and an exit status."""
+    try:
+        if not sys.platform.startswith("linux"):
+            raise UsageError(f"autotune works on Linux; this is {sys.platform}")
+        app()
+    except AutotuneError as error:
+        _print_error(error)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our pipe has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _print_error(error: AutotuneError) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if error.traceback:
+        console.print(Text(error.traceback.rstrip()))
+    console.print(Text.assemble(("error: ", "bold red"), error.message))
+    if error.hint:
+        console.print(Text(error.hint))

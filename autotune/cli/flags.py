@@ -1,0 +1,60 @@
+"""Options that several commands share, as types: one place for their names and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WORKLOAD, SPACE, LIMITS = "Workload", "Space", "Limits"
+
+Script = Annotated[Path, typer.Argument(help="The training script.", show_default=False)]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(help="The script's own arguments, after --.", show_default=False)
+]
+RunArgument = Annotated[
+    Path | None, typer.Argument(help="A run folder; without one, the newest under results/.", show_default=False)
+]
+
+
+def _text(flag: str, help: str, panel: str) -> object:
+    return typer.Option(flag, help=help, rich_help_panel=panel, show_default=False)
+
+
+WorkloadName = Annotated[str, _text("--workload", "Name of the Workload, where the script has several.", WORKLOAD)]
+ModelName = Annotated[str, _text("--model", "Function that builds the model.", WORKLOAD)]
+DatasetName = Annotated[str, _text("--dataset", "Function that builds the dataset.", WORKLOAD)]
+OptimizerName = Annotated[str, _text("--optimizer", "Function (parameters) that builds the optimizer.", WORKLOAD)]
+LossName = Annotated[str, _text("--loss", "Function (output, target) that returns the loss.", WORKLOAD)]
+StepName = Annotated[str, _text("--training-step", "Function (model, batch) that returns the loss.", WORKLOAD)]
+CollateName = Annotated[str, _text("--collate-fn", "Function (samples) that makes a batch.", WORKLOAD)]
+LoaderName = Annotated[str, _text("--loader", "Function (batch_size, **options) that builds the loader.", WORKLOAD)]
+Baseline = Annotated[
+    list[str] | None, _text("--baseline", "What you run today: batch_size=64,num_workers=2.", WORKLOAD)
+]
+DeviceName = Annotated[str, _text("--device", "cpu, cuda, cuda:1, ...; without it, the best there is.", WORKLOAD)]
+
+Fix = Annotated[list[str] | None, _text("--fix", "Keep options at a value: precision=fp32.", SPACE)]
+Choices = Annotated[list[str] | None, _text("--choices", "Restrict an option: num_workers=0,2,4.", SPACE)]
+Exclude = Annotated[list[str] | None, _text("--exclude", "Leave options as the baseline has them.", SPACE)]
+MaxBatch = Annotated[
+    int | None,
+    typer.Option("--max-batch", min=1, help="Largest batch size to try.", rich_help_panel=SPACE, show_default=False),
+]
+BatchStep = Annotated[
+    int, typer.Option("--batch-step", min=1, help="Batch sizes are multiples of this.", rich_help_panel=SPACE)
+]
+
+MemoryLimit = Annotated[
+    str | None, _text("--memory-limit", "Memory of the device that a trial may use: 20GiB.", LIMITS)
+]
+HostMemoryLimit = Annotated[
+    str | None, _text("--host-memory-limit", "Host memory that a trial may use; default: 80 % of what is free.", LIMITS)
+]
+Headroom = Annotated[
+    str, typer.Option("--headroom", help="Share kept below the limits for a long run.", rich_help_panel=LIMITS)
+]
+TrialTimeout = Annotated[
+    float, typer.Option("--trial-timeout", min=1, help="Seconds that one trial may take.", rich_help_panel=LIMITS)
+]

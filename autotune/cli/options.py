@@ -1,0 +1,68 @@
+"""`autotune options`: every option with its choices here, or why it does not apply."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from autotune.cli import flags
+from autotune.cli.parsing import parse_choices, parse_names, parse_values, source_of
+
+
+def options(
+    script: flags.Script,
+    arguments: flags.Arguments = None,
+    workload: flags.WorkloadName = "",
+    model: flags.ModelName = "",
+    dataset: flags.DatasetName = "",
+    optimizer: flags.OptimizerName = "",
+    loss: flags.LossName = "",
+    training_step: flags.StepName = "",
+    collate_fn: flags.CollateName = "",
+    loader: flags.LoaderName = "",
+    baseline: flags.Baseline = None,
+    device: flags.DeviceName = "",
+    fix: flags.Fix = None,
+    choices: flags.Choices = None,
+    exclude: flags.Exclude = None,
+    max_batch: flags.MaxBatch = None,
+    batch_step: flags.BatchStep = 8,
+) -> None:
+    """List every option with its choices on this workload and machine, or why it does not apply."""
+    from rich.console import Console
+
+    from autotune.report.options import print_options
+    from autotune.search.run import check_script
+    from autotune.search.setup import Wishes, prepare
+    from autotune.trials.folder import RunFolder
+    from autotune.trials.runner import ForkServerRunner
+
+    functions = {
+        "model": model,
+        "dataset": dataset,
+        "optimizer": optimizer,
+        "loss": loss,
+        "training_step": training_step,
+        "collate_fn": collate_fn,
+        "loader": loader,
+    }
+    source = source_of(script, arguments, workload, functions)
+    wishes = Wishes(
+        device=device,
+        baseline=parse_values(baseline or ()),
+        fixed=parse_values(fix or ()),
+        restricted=parse_choices(choices or ()),
+        excluded=parse_names(exclude or ()),
+        max_batch=max_batch,
+        batch_step=batch_step,
+    )
+    check_script(script)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
+        folder = RunFolder(Path(scratch))
+        folder.create()
+        runner = ForkServerRunner(folder.server_log)
+        try:
+            prepared = prepare(source, wishes, runner, folder)
+        finally:
+            runner.close()
+    print_options(Console(), prepared.space)

@@ -1,0 +1,101 @@
+"""From the text of command-line options to values: option=value pairs, memory sizes, the script's source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from autotune.errors import UsageError
+from autotune.options import Value, option_named
+from autotune.records import Source
+
+TRUE, FALSE = ("true", "on", "yes"), ("false", "off", "no")
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def parse_values(pairs: Iterable[str]) -> dict[str, Value]:
+    """Return the values of "batch_size=64,num_workers=2", given once or several times.
+
+    Raises:
+        UsageError: not in that form, an unknown option, a value that it cannot take.
+    """
+    values: dict[str, Value] = {}
+    for pair in (part for text in pairs for part in text.split(",") if part.strip()):
+        name, value = _split(pair, "batch_size=64")
+        values[name] = parse_value(name, value)
+    return values
+
+
+def parse_choices(texts: Iterable[str]) -> dict[str, list[Value]]:
+    """Return the values of "num_workers=0,2,4", given once for each option."""
+    choices: dict[str, list[Value]] = {}
+    for text in texts:
+        name, values = _split(text, "num_workers=0,2,4")
+        choices[name] = [parse_value(name, value) for value in values.split(",") if value.strip()]
+    return choices
+
+
+def parse_names(texts: Iterable[str]) -> list[str]:
+    """Return the option names of "channels_last,precision", given once or several times."""
+    return [option_named(name.strip()).name for text in texts for name in text.split(",") if name.strip()]
+
+
+def parse_value(name: str, text: str) -> Value:
+    """Return `text` as a value of the option called `name`."""
+    option = option_named(name)
+    word = text.strip().lower()
+    value: Value = text.strip()
+    if isinstance(option.default, bool) and word in (*TRUE, *FALSE):
+        value = word in TRUE
+    elif isinstance(option.default, int) and re.fullmatch(r"[+-]?\d+", word):
+        value = int(word)
+    complaint = option.check(value)
+    if complaint:
+        raise UsageError(f"{name}={text}: {name} {complaint}")
+    return value
+
+
+def parse_size(text: str | None, flag: str) -> int | None:
+    """Return "20GiB", "500MB" or a number of bytes as bytes.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
+    size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
+    if size <= 0:
+        raise UsageError(f"{flag} {text}: not a size", hint="Sizes are written 20GiB, 500MiB or 8GB.")
+    return size
+
+
+def parse_share(text: str, flag: str) -> float:
+    """Return "5%" or "0.05" as 0.05.
+
+    Raises:
+        UsageError: it is no share below one.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 1.0
+    if share >= 1:
+        raise UsageError(f"{flag} {text}: not a share", hint="It is written 5% or 0.05.")
+    return share
+
+
+def source_of(script: Path, arguments: Iterable[str] | None, workload: str, functions: dict[str, str]) -> Source:
+    """Return where the workload comes from, as the command line names it."""
+    return Source(
+        script=str(script.resolve()),
+        arguments=tuple(arguments or ()),
+        workload=workload,
+        functions={role: name for role, name in functions.items() if name},
+    )
+
+
+def _split(pair: str, example: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise UsageError(f"{pair}: not in the form {example}")
+    return name.strip(), value

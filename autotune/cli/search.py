@@ -1,0 +1,124 @@
+"""`autotune search`: the main job."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli import flags
+from autotune.cli.parsing import parse_choices, parse_names, parse_share, parse_size, parse_values, source_of
+
+
+def search(
+    script: flags.Script,
+    arguments: flags.Arguments = None,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of the search, the baseline's two among them.")] = 24,
+    timeout: Annotated[
+        float | None, typer.Option(min=1, help="Seconds in all, verification included.", show_default=False)
+    ] = None,
+    verify: Annotated[str, typer.Option(help="How the winner is proven: full, quick or none.")] = "full",
+    sampler: Annotated[str, typer.Option(help="structured, tpe, gp, random or grid.")] = "structured",
+    objective: Annotated[str, typer.Option(help="throughput, memory, pareto or latency.")] = "throughput",
+    seed: Annotated[int, typer.Option(help="Same seed, same proposals.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: results/SCRIPT/.", show_default=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the run folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the search in the run folder.")] = False,
+    storage: Annotated[str, typer.Option(help="An Optuna storage; default: study.db in the run folder.")] = "",
+    workload: flags.WorkloadName = "",
+    model: flags.ModelName = "",
+    dataset: flags.DatasetName = "",
+    optimizer: flags.OptimizerName = "",
+    loss: flags.LossName = "",
+    training_step: flags.StepName = "",
+    collate_fn: flags.CollateName = "",
+    loader: flags.LoaderName = "",
+    baseline: flags.Baseline = None,
+    device: flags.DeviceName = "",
+    fix: flags.Fix = None,
+    choices: flags.Choices = None,
+    exclude: flags.Exclude = None,
+    max_batch: flags.MaxBatch = None,
+    batch_step: flags.BatchStep = 8,
+    memory_limit: flags.MemoryLimit = None,
+    host_memory_limit: flags.HostMemoryLimit = None,
+    headroom: flags.Headroom = "5%",
+    trial_timeout: flags.TrialTimeout = 300.0,
+    trial_budget: Annotated[
+        float, typer.Option(min=1, help="Measured seconds that one trial may take.", rich_help_panel=flags.LIMITS)
+    ] = 15.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter trials: within-run precision 5 %, not 3 %.")] = False,
+) -> None:
+    """Search the fastest settings of SCRIPT within the memory it has, and write best.toml.
+
+    The script provides a Workload, or functions build_model() and build_dataset(). Arguments after -- are its own.
+    """
+    from rich.console import Console
+
+    from autotune.search.run import search_workload
+    from autotune.search.setup import Wishes
+    from autotune.trials.folder import RunFolder
+
+    functions = {
+        "model": model,
+        "dataset": dataset,
+        "optimizer": optimizer,
+        "loss": loss,
+        "training_step": training_step,
+        "collate_fn": collate_fn,
+        "loader": loader,
+    }
+    wishes = Wishes(
+        device=device,
+        baseline=parse_values(baseline or ()),
+        fixed=parse_values(fix or ()),
+        restricted=parse_choices(choices or ()),
+        excluded=parse_names(exclude or ()),
+        max_batch=max_batch,
+        batch_step=batch_step,
+        memory_limit_bytes=parse_size(memory_limit, "--memory-limit"),
+        host_memory_limit_bytes=parse_size(host_memory_limit, "--host-memory-limit"),
+        headroom=parse_share(headroom, "--headroom"),
+        trial_timeout_s=trial_timeout,
+        trial_budget_s=trial_budget,
+        trials=trials,
+        timeout_s=timeout,
+        seed=seed,
+        sampler=sampler,
+        objective=objective,
+        target=0.05 if quick else 0.03,
+    )
+    from autotune.report.run import read_run
+    from autotune.report.summary import print_summary
+    from autotune.report.view import make_view
+
+    console = Console()
+    end_like_ctrl_c()
+    result = search_workload(
+        source_of(script, arguments, workload, functions),
+        RunFolder(out or Path("results") / script.stem),
+        wishes,
+        make_view(console),
+        verify=verify,
+        resume=resume,
+        force=force,
+        storage=storage,
+        command=sys.argv,
+    )
+    best = result.answers[0]
+    print_summary(console, read_run(result.folder), best=best.config, verdict=best.sentence, path=result.folder.best)
+    if result.interrupted:
+        raise typer.Exit(130)
+
+
+def end_like_ctrl_c() -> None:
+    """Let a terminated search and a closed terminal end as cleanly as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)

@@ -1,0 +1,97 @@
+"""`autotune verify`: the baseline against a config, interleaved, with a verdict."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autotune.cli import flags
+from autotune.cli.parsing import parse_values
+from autotune.errors import ConfigError, UsageError
+
+
+def verify(
+    config: Annotated[Path, typer.Argument(help="A config file, or a run folder with its best.toml.")],
+    script: Annotated[
+        Path | None, typer.Option(help="The training script; default: the one the file names.", show_default=False)
+    ] = None,
+    how: Annotated[str, typer.Option("--verify", help="full: 6 to 12 rounds; quick: 6 rounds.")] = "full",
+    aa: Annotated[bool, typer.Option("--aa", help="Self-test: the baseline against itself.")] = False,
+    min_speedup: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Exit with 1 unless so large a speed-up is proven.", show_default=False),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(min=1, help="Seconds in all.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Decides the order of the rounds.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder that keeps every window's record.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The verdict with its raw windows as JSON.")] = False,
+    baseline: flags.Baseline = None,
+    device: flags.DeviceName = "",
+    trial_timeout: flags.TrialTimeout = 300.0,
+) -> None:
+    """Measure the baseline against a config in fresh processes, in ABBA order, and say what is proven.
+
+    With --min-speedup it guards a repository: the exit status is 1 where the speed-up is not proven.
+    """
+    from rich.console import Console
+
+    from autotune.cli.search import end_like_ctrl_c
+    from autotune.config import Config, read_document
+    from autotune.records import to_json
+    from autotune.report.view import make_view
+    from autotune.search.check import verify_config
+    from autotune.search.finals import DESIGNS
+    from autotune.search.run import check_script
+    from autotune.search.setup import Wishes
+    from autotune.search.verification import sentence
+    from autotune.trials.folder import RunFolder
+    from autotune.trials.runner import ForkServerRunner
+
+    if how not in DESIGNS:
+        raise UsageError(f"unknown --verify: {how}", hint=f"It is one of: {', '.join(DESIGNS)}")
+    path = config / "best.toml" if config.is_dir() else config
+    candidate = Config.load(path)
+    made_for = read_document(path).get("workload", {})
+    source = _source(made_for, script, path)
+    check_script(Path(source.script))
+    today = parse_values(baseline) if baseline else made_for.get("baseline", {})
+    wishes = Wishes(device=device, baseline=today, timeout_s=timeout, seed=seed, trial_timeout_s=trial_timeout)
+    end_like_ctrl_c()
+    console = Console(stderr=json)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
+        folder = RunFolder(out or Path(scratch))
+        folder.create()
+        runner = ForkServerRunner(folder.server_log)
+        view = make_view(console)
+        try:
+            found = verify_config(source, None if aa else candidate, folder, wishes, runner, view, how=how)
+        finally:
+            view.finished()
+            runner.close()
+    typer.echo(to_json(found) if json else sentence(found))
+    if min_speedup is not None and not found.reaches(min_speedup):
+        typer.echo(f"a speed-up of {min_speedup:g}x is not proven", err=True)
+        raise typer.Exit(1)
+
+
+def _source(made_for: Any, script: Path | None, path: Path) -> Any:
+    """Return where the workload comes from: the file says it, or the command line does."""
+    from autotune.records import Source
+
+    if not isinstance(made_for, dict):
+        raise ConfigError(f"{path}: [workload] is not a table")
+    named = script or Path(str(made_for.get("script", "")))
+    if not named.name:
+        raise UsageError(f"{path} names no script", hint="Give it: --script train.py")
+    functions = made_for.get("functions", {})
+    return Source(
+        script=str(named.resolve()),
+        arguments=tuple(map(str, made_for.get("arguments", []))),
+        workload=str(made_for.get("workload", "")),
+        functions={str(role): str(name) for role, name in functions.items()} if isinstance(functions, dict) else {},
+    )

@@ -1,0 +1,69 @@
+"""`autotune verify`: the baseline against one config, outside a search."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from autotune.config import Config
+from autotune.errors import UsageError
+from autotune.machine import versions
+from autotune.options.space import Space
+from autotune.records import Source
+from autotune.search.events import Events
+from autotune.search.finals import DESIGNS, Windows
+from autotune.search.setup import Wishes, prepare
+from autotune.search.specs import Specs
+from autotune.search.verification import Claim, Verification
+from autotune.search.verification.choice import Choice
+from autotune.search.verification.claim import claim
+from autotune.search.verification.windows import Bench
+from autotune.trials.folder import RunFolder
+from autotune.trials.runner import Runner
+
+
+def verify_config(
+    source: Source,
+    config: Config | None,
+    folder: RunFolder,
+    wishes: Wishes,
+    runner: Runner,
+    events: Events,
+    *,
+    how: str = "full",
+) -> Claim:
+    """Measure the baseline and `config` in turn, in fresh processes, and return what may be said.
+
+    Args:
+        config: None is the self-test: the baseline against itself.
+
+    Raises:
+        UsageError: the config is the baseline, or sets what does not apply here.
+        WorkloadError: the workload cannot run as it is.
+    """
+    began = time.monotonic()
+    prepared = prepare(source, wishes, runner, folder, events.progress)
+    baseline = prepared.space.baseline
+    candidate = baseline if config is None else prepared.space.canonical(config)
+    if config is not None:
+        _check_applies(config, prepared.space)
+        if candidate == baseline:
+            raise UsageError("the config is what the baseline already runs, so there is nothing to compare")
+    refusal = prepared.space.legal(candidate)
+    if refusal is not None:
+        raise UsageError(f"batch_size = {candidate.value('batch_size')} cannot run here: {refusal}")
+    design = DESIGNS[how]
+    events.begin(["the baseline against " + ("itself" if config is None else "the config")], 2 * design.looks[-1], None)
+    deadline = math.inf if wishes.timeout_s is None else began + wishes.timeout_s
+    bench = Bench(Windows(Specs(prepared, wishes, folder), runner, events), deadline_s=deadline)
+    found = claim(bench, baseline, candidate, design, alpha=design.alpha, seed=wishes.seed)
+    result = Verification(design=design, choice=Choice(ranking=(), seed=wishes.seed), best=found, versions=versions())
+    result.save(folder.verification)
+    return found
+
+
+def _check_applies(config: Config, space: Space) -> None:
+    extra = [name for name in config if name not in space.choices and config[name] != Config().value(name)]
+    if extra:
+        why = "; ".join(f"{name}: {space.reasons.get(name, 'not here')}" for name in extra)
+        raise UsageError(f"the config sets what does not apply here: {why}")
