@@ -125,6 +125,9 @@ class Measurement:
     """condition of the stop rule that was not met when the time was up"""
     losses: tuple[float, ...]
     """of the first steps"""
+    small_batch: int | None = None
+    """batch size of a second, smaller run in the same process, which with this one gives the memory line"""
+    small_peak: Peaks | None = None
     updates: int
     """optimizer updates that were really made before the window"""
 
@@ -187,6 +190,8 @@ class TrialSpec:
     dataset_length: int | None = None
     fixed_batch: bool = False
     """the batch size has no effect on the batches"""
+    small_batch: int | None = None
+    """first run a few steps at this batch size and note their peak; None: do not"""
     seed: int = 0
     target: float = 0.03
     """relative half-width at which a window is long enough"""

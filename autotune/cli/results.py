@@ -21,14 +21,14 @@ def results(
     """Compare the trials of a run: what differs from the baseline, throughput, step time, memory."""
     from rich.console import Console
 
-    from autotune.report.export import to_csv, to_json
+    from autotune.report.export import rows_to_csv, rows_to_json
     from autotune.report.run import read_run
     from autotune.report.table import print_results
     from autotune.trials.folder import RunFolder
 
     found = read_run(RunFolder(newest_run() if run is None else run))
     if csv or json:
-        typer.echo((to_csv if csv else to_json)(found), nl=False)
+        typer.echo((rows_to_csv if csv else rows_to_json)(found, every=everything), nl=False)
         return
     print_results(Console(), found, sort=sort, every=everything)
 

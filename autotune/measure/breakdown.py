@@ -15,6 +15,7 @@ CACHED_BLOCKS = 8
 CACHED_S = 1.0
 MAX_IDLE_S = 5.0
 MEMORY_STEPS = 5
+SMALL_STEPS = 2  # the second one has the optimizer's state
 GROWTH = 1.02  # of the tree's proportional size over the window
 NEGLIGIBLE_RESTART = 0.002  # an epoch's restart below this share of the epoch is not measured apart
 
@@ -72,6 +73,30 @@ def memory_peaks(session: Session, host_peak: int, pss_before: int) -> tuple[Pea
     )
     session.seconds["memory_s"] = session.clock() - began
     return steady, lifetime
+
+
+def small_batch_peak(session: Session, batch_size: int) -> Peaks | None:
+    """Run a few steps at a small batch size before anything else, and return their peak.
+
+    With the peak at the trial's own batch size this gives the memory line of all sizes between and beyond. None where
+    the batch size is not ours to choose.
+    """
+    if not session.plain_loader or session.fixed_batch:
+        return None
+    session.progress("small batch", {})
+    training = session.training
+    count = min(len(training.dataset), SMALL_STEPS * batch_size)
+    if count < batch_size:
+        return None
+    loader = training.make_loader(Subset(training.dataset, range(count)), batch_size=batch_size)
+    for batch in loader.host:
+        training.step(loader.place(batch))
+    session.device.synchronize()
+    found = session.device.peaks()
+    peak = Peaks(host=session.host_memory.steady_peak(), allocated=found.allocated, reserved=found.reserved)
+    session.host_memory.reset_peak()
+    session.device.reset_peaks()
+    return peak
 
 
 def epoch_overhead(session: Session, step_s: float) -> tuple[float, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autotune.measure.blocks import Estimate, StopRule, estimate
-from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
+from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks, small_batch_peak
 from autotune.measure.session import KEPT_LOSSES, Session
 from autotune.measure.validity import NonFinite, finite
 from autotune.measure.warmup import warm_up
@@ -25,6 +25,8 @@ class Wanted:
     """a window by plan, for verification: nothing but the window is measured then"""
     gradient_names: tuple[str, ...] | None = None
     """parameters that have gradients under the baseline"""
+    small_batch: int | None = None
+    """batch size of a few steps before anything else, for the memory line"""
 
 
 def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, ...]]:
@@ -34,6 +36,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         NonFinite: the loss is not a number.
         TrainsNothing: no update, no change, or a gradient that the baseline has is missing.
     """
+    small = None if wanted.small_batch is None else small_batch_peak(session, wanted.small_batch)
     updates, gradient_names = warm_up(session, wanted.gradient_names)
     plan = plan_blocks(session)
     session.host_memory.reset_peak()
@@ -85,6 +88,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         unmet=unmet,
         losses=tuple(loss.item() for loss in session.losses[:KEPT_LOSSES]),
         updates=updates,
+        small_batch=None if small is None else wanted.small_batch,
+        small_peak=small,
     )
     return measurement, gradient_names
 

@@ -148,7 +148,9 @@ class Search:
     def _record(self, number: int, config: Config) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
-            spec = self.specs.make(number, config, best_sample_s=self._best_sample_s())
+            spec = self.specs.make(
+                number, config, best_sample_s=self._best_sample_s(), small_batch=self._small_batch(config)
+            )
             return self._runner.run(spec, self._folder.log(number), self._events.progress)
         record = TrialRecord(
             number=number,
@@ -164,9 +166,7 @@ class Search:
     def _observation(self, record: TrialRecord, config: Config) -> Observation:
         limits, accelerator = self._prepared.limits, self._prepared.accelerator
         limit = limits.device_bytes if accelerator and limits.device_bytes else limits.host_bytes
-        found = record.measurement
-        peak = found.lifetime.needed(accelerator) if found else None
-        return observe(record, config, limit, peak)
+        return observe(record, config, limit, accelerator)
 
     def _remember(self, record: TrialRecord, seen: Observation) -> None:
         item = self.measured.setdefault(seen.config, Measured(seen.config))
@@ -185,6 +185,23 @@ class Search:
             return None
         times = [item.sample_s for item in self.measured.values() if item.usable and item.sample_s]
         return min(times, default=None)
+
+    def _small_batch(self, config: Config) -> int | None:
+        """Return the batch size that, beside the config's own, gives the memory line of its class in one trial."""
+        sizes = self.space.choices.get("batch_size", ())
+        known = {self._memory_class(item.config) for item in self.measured.values() if item.sample_s is not None}
+        if len(sizes) < 2 or self._memory_class(config) in known:
+            return None
+        smallest = int(min(sizes))
+        return smallest if smallest < int(config.value("batch_size")) else None
+
+    def _memory_class(self, config: Config) -> tuple[object, ...]:
+        """Return the values that set how memory grows with the batch: of the model, not of the loader."""
+        return tuple(
+            config.value(option.name)
+            for option in self.space.options()
+            if "memory" in option.affects and "loader" not in option.affects
+        )
 
     def _baseline_label(self) -> str:
         return "replicate of the baseline" if self.baseline.seen else "baseline"

@@ -64,9 +64,15 @@ class Observation:
         return cls(**{**data, "config": Config(**data["config"]), "outcome": Outcome(data["outcome"])})
 
 
-def observe(record: TrialRecord, config: Config, limit_bytes: int, peak_bytes: int | None) -> Observation:
-    """Return what a record teaches about `config`."""
+def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: bool) -> Observation:
+    """Return what a record teaches about `config`.
+
+    Args:
+        limit_bytes: what the trial was allowed on the device that decides.
+        accelerator: whether that is an accelerator, rather than the host.
+    """
     found = record.measurement
+    peak_bytes = found.lifetime.needed(accelerator) if found else None
     if found is None or not record.outcome.measured:
         return Observation(
             config=config,
@@ -87,6 +93,8 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, peak_bytes: i
         epoch_s=share,
         uncertainty=found.uncertainty,
         peak_bytes=peak_bytes,
+        small_batch=found.small_batch,
+        small_peak_bytes=found.small_peak.needed(accelerator) if found.small_peak else None,
         limit_bytes=limit_bytes,
         cost_s=record.wall_s,
     )

@@ -111,6 +111,7 @@ def _measure(workload: Workload, spec: TrialSpec, progress: Progress, seconds: d
         best_sample_s=spec.best_sample_s,
         fixed_blocks=spec.fixed_blocks,
         gradient_names=spec.gradient_names,
+        small_batch=spec.small_batch,
     )
     measurement, gradient_names = measure(session, wanted)
     seconds["first_batch_s"] = session.stream.first_batch_s
