@@ -27,7 +27,7 @@ FLAGS = {
     # the accelerator
     "memory_pressure": "the allocator had to free its cache and retry: the time is not comparable, the memory is tight",
     "gpu_shared": "another process computed on the same card",
-    "throttled": "the card lowered its clocks because of heat or power supply: do not trust the time",
+    "gpu_throttled": "the card lowered its clocks because of heat or power supply: do not trust the time",
     "power_capped": "the card ran at its power limit, which is normal at full load",
     # the search
     "drift": "the machine's speed changed while this was measured, as repeats of the baseline show",

@@ -58,8 +58,9 @@ class LiveView:
 
     def trial_ended(self, record: TrialRecord, note: str = "") -> None:
         with self._lock:
+            label = self._state.current.label if self._state.current is not None else ""
             self._state.trial_ended(record)
-        if note:
+        if note and note != label:
             self.note(f"trial {record.number}: {note}")
 
     def note(self, text: str) -> None:
@@ -88,8 +89,8 @@ class LiveView:
         state = self._state
         total = max(state.total, state.done, 1)
         left = state.left_s()
-        told = f"{state.done}/{state.total} trials, {duration(state.elapsed_s())}"
-        told += ", time left unknown yet" if left is None else f", about {duration(left)} left"
+        told = f"{state.tally(f'/{state.total}')}, {duration(state.elapsed_s())}"
+        told += ", time left unknown" if left is None else f", about {duration(left)} left"
         line = Table.grid(padding=(0, 1))
         line.add_column(ratio=1, max_width=BAR_WIDTH)
         line.add_column(no_wrap=True)

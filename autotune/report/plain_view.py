@@ -24,7 +24,7 @@ class PlainView:
         self._console = console
         self._state = Progress(clock)
         self._label = self._differs = ""
-        self._over = False
+        self._over = True  # nothing has begun
 
     def begin(self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None) -> None:
         self._over = False
@@ -44,10 +44,10 @@ class PlainView:
     def trial_ended(self, record: TrialRecord, note: str = "") -> None:
         row = self._state.trial_ended(record)
         what = self._differs if self._label in ("", self._differs) else f"{self._label}: {self._differs}"
-        parts = [f"[{self._state.done}/{self._state.total}] trial {record.number}, {what}: {result_text(row)}"]
+        parts = [f"[{self._state.place()}] trial {record.number}, {what}: {result_text(row)}"]
         if row.flags:
             parts.append(f"flags: {' '.join(row.flags)}")
-        if note:
+        if note and note != self._label:
             parts.append(note)
         self._print("; ".join(parts))
 
@@ -59,7 +59,7 @@ class PlainView:
             return
         self._over = True
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self._state.outcomes.items())
-        self._print(f"{self._state.done} trials in {duration(self._state.elapsed_s())}: {counts or 'none'}")
+        self._print(f"{self._state.tally()} in {duration(self._state.elapsed_s())}: {counts or 'none'}")
 
     def _print(self, text: str) -> None:
         for line in clean(text).splitlines():

@@ -40,6 +40,8 @@ class Progress:
         self.total = 0
         self.done = 0
         """trials of this stage that have ended"""
+        self.windows = 0
+        """of a verification that follows the stage's trials"""
         self.ended = 0
         """of all stages"""
         self.timeout_s: float | None = None
@@ -49,13 +51,15 @@ class Progress:
         self.flags: Counter[str] = Counter()
         self.best: list[Row] = []
         """ranked rows, the best first"""
+        self._searched = False
         self._records: list[TrialRecord] = []
         self._differs: dict[Config, str] = {}
         self._walls_s: list[float] = []
 
     def begin(self, title_lines: Sequence[str], total: int, timeout_s: float | None) -> None:
         self.title_lines = tuple(clean(line) for line in title_lines)
-        self.total, self.done, self.timeout_s = total, 0, timeout_s
+        self.total, self.done, self.windows, self.timeout_s = total, 0, 0, timeout_s
+        self._searched = False
         self.began_s = self._clock()
         self._walls_s.clear()  # another stage's trials take another time
         self.current = None
@@ -80,7 +84,11 @@ class Progress:
 
     def trial_ended(self, record: TrialRecord) -> Row:
         """Take a record; return its row, of this run alone."""
-        self.done += 1
+        self._searched = self._searched or record.kind not in NOT_SCREENING
+        if self._searched and record.kind == "verification":
+            self.windows += 1
+        else:
+            self.done += 1
         self.ended += 1
         self.current = None
         self._walls_s.append(record.wall_s)
@@ -100,11 +108,25 @@ class Progress:
     def elapsed_s(self) -> float:
         return self._clock() - self.began_s
 
+    def place(self) -> str:
+        """Return how far the stage is: "7/24", or "window 3" of a verification whose length is open."""
+        return f"window {self.windows}" if self.windows else f"{self.done}/{self.total}"
+
+    def tally(self, total: str = "") -> str:
+        """Return what has ended: "7/24 trials", and the windows of the verification where there are some."""
+        told = f"{self.done}{total} {'trial' if self.done == 1 and not total else 'trials'}"
+        if not self.windows:
+            return told
+        return f"{told}, {self.windows} {'window' if self.windows == 1 else 'windows'} of the verification"
+
     def left_s(self) -> float | None:
-        """Return the seconds that the stage may still take, from the mean of its trials; None: nobody knows yet."""
+        """Return the seconds that the stage may still take, from the mean of its trials; None: nobody knows.
+
+        Without a trial to go by, that is what the time limit leaves.
+        """
         limit = None if self.timeout_s is None else max(0.0, self.timeout_s - self.elapsed_s())
-        if not self._walls_s:
-            return None
+        if not self._walls_s or self.windows:
+            return limit  # a verification ends as soon as it has its verdict
         mean = sum(self._walls_s) / len(self._walls_s)
         left = max(0, self.total - self.done) * mean
         if self.current is not None:

@@ -10,15 +10,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from autotune.config import Config
+from autotune.config import Config, read_document
 from autotune.options import OPTIONS, Value
 from autotune.report.columns import OUTCOMES
 from autotune.report.figures import memory, percent, rounded
 from autotune.report.flags import explain
-from autotune.report.rows import Row, rows_of_run, screening_noise
+from autotune.report.rows import Row, differs_from, rows_of_run, screening_noise
 from autotune.report.run import Run, machine_line
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
-from autotune.report.text import plain, value_text
+from autotune.report.text import plain, value_text, values_text
 
 
 def print_summary(
@@ -29,6 +29,8 @@ def print_summary(
     verdict: str = "",
     path: Path | None = None,
     command: str = "",
+    same_batch: Config | None = None,
+    same_batch_verdict: str = "",
 ) -> None:
     """Print the outcome of a search.
 
@@ -37,18 +39,20 @@ def print_summary(
         verdict: the sentence of a verification; empty: there was none.
         path: of the emitted config; None: best.toml of the run folder.
         command: a command line that trains with it; empty: there is none to show.
+        same_batch: the best config that keeps the baseline's batch size, where that is another one.
+        same_batch_verdict: its own sentence of the verification.
     """
     rows = rows_of_run(run)
     folder = shlex.quote(str(run.folder.path))
-    console.print(
-        plain(verdict, "bold green") if verdict else plain(f"Not verified: run `autotune verify {folder}`", "bold")
-    )
     first = next((row for row in rows if row.rank == 1), None)
     if best is None:
         best = first.config if first is not None else None
     if best is None:
-        console.print(plain(_nothing(rows)))
+        console.print(plain(_nothing(rows), "bold"))
         return
+    console.print(
+        plain(verdict, "bold green") if verdict else plain(f"Not verified: run `autotune verify {folder}`", "bold")
+    )
     after = _row_of(rows, best)
     before = _row_of(rows, run.baseline)
     console.print()
@@ -62,10 +66,15 @@ def print_summary(
         for flag in after.flags:
             console.print(plain(f"  {explain(flag)}", "yellow"))
     console.print()
-    for line in convergence_notes(run.baseline, best):
+    path = path or run.folder.best
+    for line in emitted_notes(path) or convergence_notes(run.baseline, best):
         console.print(plain(line))
-    console.print(plain(machine_line(run.info), "dim"))
-    _print_commands(console, run, path or run.folder.best, command)
+    if same_batch is not None and same_batch != best:
+        differs = values_text(differs_from(same_batch, run.baseline)) or "the baseline itself"
+        console.print(plain(f"Best with the baseline's batch size: {differs}", "bold"))
+        console.print(plain(f"  {same_batch_verdict or 'not verified'}; {run.folder.best_same_batch}"))
+    console.print(plain(f"{THROUGHPUT_ONLY} {machine_line(run.info)}.", "dim"))
+    _print_commands(console, run, path, command)
 
 
 def convergence_notes(baseline: Config, best: Config) -> list[str]:
@@ -95,7 +104,15 @@ def convergence_notes(baseline: Config, best: Config) -> list[str]:
     ]
     if others:
         notes.append(f"May change the training result beyond rounding: {', '.join(others)}.")
-    return [*notes, THROUGHPUT_ONLY] if notes else []
+    return notes
+
+
+def emitted_notes(path: Path) -> list[str]:
+    """Return the notes of the emitted config, which know the workload too; none where there is no such file."""
+    if not path.exists():
+        return []
+    lines = read_document(path).get("notes", {}).get("lines", [])
+    return [str(line) for line in lines]
 
 
 def _options_table(best: Config, baseline: Config) -> Table:
