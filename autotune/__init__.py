@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.config import Config
+    from autotune.search.tune import tune
     from autotune.tuned import Tuned
     from autotune.workload import Workload
 
 __version__ = "0.1.0"
-__all__ = ["Config", "Tuned", "Workload", "__version__"]
+__all__ = ["Config", "Tuned", "Workload", "__version__", "tune"]
 
-_HOMES = {"Config": "autotune.config", "Tuned": "autotune.tuned", "Workload": "autotune.workload"}
+_HOMES = {
+    "Config": "autotune.config",
+    "Tuned": "autotune.tuned",
+    "Workload": "autotune.workload",
+    "tune": "autotune.search.tune",
+}
 
 
 def __getattr__(name: str) -> Any:

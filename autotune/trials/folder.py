@@ -40,11 +40,6 @@ class RunFolder:
         return self.path / "verification.json"
 
     @property
-    def workload(self) -> Path:
-        """A workload given from Python, pickled for the trial processes."""
-        return self.path / "workload.pickle"
-
-    @property
     def trials(self) -> Path:
         return self.path / "trials"
 
@@ -91,7 +86,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove an earlier search: only the files that a search writes."""
-        for path in (self.study, self.run, self.best, self.best_same_batch, self.verification, self.workload):
+        for path in (self.study, self.run, self.best, self.best_same_batch, self.verification):
             path.unlink(missing_ok=True)
         for suffix in ("-wal", "-shm", "-journal"):
             self.study.with_name(self.study.name + suffix).unlink(missing_ok=True)

@@ -27,6 +27,9 @@ TERMINATE_S = 3.0  # between asking a process group to end and ending it
 START_S = 120.0  # for the fork server to import torch, on a slow disk
 GONE_S = 10.0  # for the kernel to take a killed group away
 
+IN_TRIAL = "AUTOTUNE_TRIAL"
+"""environment variable that is set in the trials' processes"""
+
 Report = Callable[[Mapping[str, Any]], None]
 """called with what a trial says of its progress: {"phase": ..., figures}"""
 
@@ -103,7 +106,7 @@ class ForkServerRunner:
             return self._connection
         self._forget_server()
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "autotune.trials.server", str(theirs.fileno())],
