@@ -46,7 +46,7 @@ FIGURES: dict[str, Callable[[Row], Any]] = {
 """columns of both exports by name, beside the options"""
 
 
-def to_csv(run: Run, *, every: bool = False) -> str:
+def rows_to_csv(run: Run, *, every: bool = False) -> str:
     """Return the rows as CSV: a column a figure, and `option.<name>` for each option.
 
     An option that has no effect in a config is empty there. `every`: each run in a row of its own, failed ones too.
@@ -62,7 +62,7 @@ def to_csv(run: Run, *, every: bool = False) -> str:
     return text.getvalue()
 
 
-def to_json(run: Run, *, every: bool = False) -> str:
+def rows_to_json(run: Run, *, every: bool = False) -> str:
     """Return the rows as JSON, with what the figures are and where they were measured."""
     rows = rows_of_run(run, merge=not every)
     noise = screening_noise(rows_of_run(run))

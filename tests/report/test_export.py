@@ -11,7 +11,7 @@ import pytest
 from conftest import failed, ok
 
 from autotune.options import OPTIONS
-from autotune.report.export import FIGURES, to_csv, to_json
+from autotune.report.export import FIGURES, rows_to_csv, rows_to_json
 
 
 def read(text):
@@ -26,7 +26,7 @@ def test_names_are_stable():
 
 
 def test_csv_can_be_read_back(save, mixed):
-    rows = {row["trial"]: row for row in read(to_csv(save(mixed)))}
+    rows = {row["trial"]: row for row in read(rows_to_csv(save(mixed)))}
     assert set(rows) == {"0", "2", "3", "4", "5", "6", "7"}
     best = rows["3"]
     assert (best["rank"], best["outcome"], best["fits"]) == ("1", "ok", "true")
@@ -39,26 +39,26 @@ def test_csv_can_be_read_back(save, mixed):
 
 
 def test_csv_of_every_run(save, mixed):
-    assert len(read(to_csv(save(mixed), every=True))) == 8
+    assert len(read(rows_to_csv(save(mixed), every=True))) == 8
 
 
 def test_csv_keeps_awkward_text(save):
     reason = 'a "quoted", text\nof two lines'
-    (row,) = read(to_csv(save([failed(0, reason=reason)])))
+    (row,) = read(rows_to_csv(save([failed(0, reason=reason)])))
     assert row["reason"] == reason
 
 
 def test_json_has_the_same_rows(save, mixed):
     run = save(mixed)
-    document = json.loads(to_json(run))
+    document = json.loads(rows_to_json(run))
     assert document["format"] == 1
     assert "not comparable" in document["note"]
     assert document["baseline"]["batch_size"] == 64
-    assert [row["trial"] for row in document["rows"]] == [int(row["trial"]) for row in read(to_csv(run))]
+    assert [row["trial"] for row in document["rows"]] == [int(row["trial"]) for row in read(rows_to_csv(run))]
     assert set(document["rows"][0]) == {*FIGURES, "config", "differs"}
     assert set(document["rows"][0]["config"]) == set(OPTIONS)
 
 
 def test_json_has_no_words_that_json_lacks(save):
-    document = json.loads(to_json(save([ok(0, uncertainty=math.inf)])), parse_constant=pytest.fail)
+    document = json.loads(rows_to_json(save([ok(0, uncertainty=math.inf)])), parse_constant=pytest.fail)
     assert document["rows"][0]["within_run_half_width"] is None
