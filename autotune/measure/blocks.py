@@ -1,12 +1,11 @@
 """The statistics of a window of timed blocks: where warm-up ends, how sure the estimate is, when to stop.
 
 Everything works on y = ln(seconds per sample of a block), so that half-widths are relative.
-Imports numpy alone: a trial would pay 0.2 s for scipy.special and 1 s for scipy.stats.
+Of scipy only `special`, which the fork server has imported for all trials; `stats` would take a second.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from autotune.records import Block
 
@@ -224,7 +224,7 @@ def half_width(y: Series, rho: float) -> float:
     if len(y) < 2:
         return math.inf
     effective = len(y) * (1 - rho) / (1 + rho)
-    quantile = student_quantile(max(effective - 1, 2.0))
+    quantile = float(stdtrit(max(effective - 1, 2.0), (1 + CONFIDENCE) / 2))
     return quantile * float(y.std(ddof=1)) / math.sqrt(effective)
 
 
@@ -240,31 +240,6 @@ def trending(y: Series) -> bool:
     score = float(np.sign(y[later] - y[earlier]).sum())
     z = (abs(score) - 1) / math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return math.erfc(z / math.sqrt(2)) < TREND_P
-
-
-@functools.cache
-def _quadrature() -> tuple[Series, Series]:
-    nodes, weights = np.polynomial.legendre.leggauss(32)
-    return nodes, weights
-
-
-def student_quantile(freedom: float) -> float:
-    """Return the two-sided 95 % quantile of Student's t, for `freedom` >= 2, to at least ten digits.
-
-    With t = sqrt(freedom) tan(theta) the distribution is an integral of cos(theta)^(freedom - 1): 32-point
-    Gauss-Legendre quadrature, inverted by Newton's method.
-    """
-    nodes, weights = _quadrature()
-    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
-    theta = math.atan(2 / math.sqrt(freedom))
-    for _ in range(20):
-        half = theta / 2
-        covered = scale * half * float(weights @ np.cos(half * (nodes + 1)) ** (freedom - 1))
-        step = (covered - CONFIDENCE / 2) / (scale * math.cos(theta) ** (freedom - 1))
-        theta -= step
-        if abs(step) < 1e-13:
-            break
-    return math.sqrt(freedom) * math.tan(theta)
 
 
 def _log_times(blocks: Sequence[Block]) -> Series:

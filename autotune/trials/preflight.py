@@ -15,7 +15,7 @@ FILES_PER_TENSOR = 2  # torch passes each tensor as a descriptor, held at both e
 
 
 def preflight(config: Config, facts: Facts, shm_free_bytes: int | None = None) -> tuple[Outcome, Failure] | None:
-    """Return why the config cannot run here, or None. Raises the limit of open files where that is allowed."""
+    """Return why the config cannot run here, or None."""
     workers = int(config.value("num_workers"))
     if workers == 0:
         return None
@@ -43,11 +43,8 @@ def _shared_memory(
 
 def _files(facts: Facts, queued: int) -> tuple[Outcome, Failure] | None:
     needed = FILES_BASE + FILES_PER_TENSOR * facts.tensors_per_batch * (queued + 4)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or needed <= soft:
-        return None
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # trials get the hard limit: see the fork server
     if hard == resource.RLIM_INFINITY or needed <= hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
         return None
     message = f"{needed} open files are needed, {hard} are allowed: raise the limit (ulimit -n), or use fewer workers."
     return Outcome.UNSUPPORTED, Failure(reason="too many open files", message=message, phase="preflight")

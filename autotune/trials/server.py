@@ -14,6 +14,7 @@ import ctypes
 import faulthandler
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -24,6 +25,7 @@ from contextlib import suppress
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 OOM_SCORE = "800"  # the kernel shall take the trial before anything else on the machine
 MESSAGE_BYTES = 1 << 20
+MAX_FILES = 1 << 20  # programs exist that close every descriptor up to the limit, one by one
 
 
 def serve(connection: socket.socket) -> None:
@@ -122,12 +124,22 @@ def _send(connection: socket.socket, message: dict[str, int]) -> None:
         connection.sendall(json.dumps(message).encode() + b"\n")
 
 
+def _raise_file_limit() -> None:
+    """Let trials open as many files as they may: loader workers pass each tensor as a descriptor."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def main() -> None:
     """Import what every trial needs, then serve."""
     # orphaned loader workers come to this process, which reaps them: init may not
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     connection = socket.socket(fileno=int(sys.argv[1]))
+    _raise_file_limit()
     # imported here once, for all trials; an optimizer's first step would import torch._dynamo, which takes a second
+    import scipy.special  # noqa: F401
     import torch._dynamo  # noqa: F401
 
     import autotune.trials.child  # noqa: F401
