@@ -91,14 +91,14 @@ class Stream:
         Raises:
             WorkloadError: an epoch without any batch.
         """
-        if self._iterator is None:
-            return self._start()
         began = self._clock()
+        if self._iterator is None:
+            return self._start(began)
         try:
             batch = next(self._iterator)
         except StopIteration:
             self._end_epoch()
-            return self._start()
+            return self._start(began)
         return self._fetched(batch, self._clock() - began, None)
 
     def left_in_epoch(self) -> int | None:
@@ -109,11 +109,10 @@ class Stream:
         """Let go of the iterator, which ends its workers."""
         self._iterator = None
 
-    def _start(self) -> Fetched:
+    def _start(self, began: float) -> Fetched:
+        """Begin an epoch; what it costs includes the end of the last one's workers, as in a for loop."""
         restart = self._iterator is not None
-        # the old iterator's workers end first, as in a for loop over the next epoch; persistent ones live in the loader
-        self._iterator = None
-        began = self._clock()
+        self._iterator = None  # persistent workers live on in the loader
         self._iterator = iter(self._host)
         try:
             batch = next(self._iterator)

@@ -116,6 +116,8 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
         block = _time_block(session, plan)
         if block is None:
             plan = _replan(session, plan)
+            if plan.whole_epochs:
+                blocks = []  # they lack the restarts that are in the blocks from now on
             continue
         if not blocks and not plan.whole_epochs and block.wall_s < TOO_SHORT * session.device.min_block_s:
             plan = _within_epoch(session, _longer(session, plan, block), block.wall_s / block.steps)
