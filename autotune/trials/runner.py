@@ -26,6 +26,7 @@ TICK_S = 0.05
 TERMINATE_S = 3.0  # between asking a process group to end and ending it
 START_S = 120.0  # for the fork server to import torch, on a slow disk
 GONE_S = 10.0  # for the kernel to take a killed group away
+MAX_MESSAGE_BYTES = 1 << 16  # of progress; what is longer is none
 
 IN_TRIAL = "AUTOTUNE_TRIAL"
 """environment variable that is set in the trials' processes"""
@@ -174,6 +175,9 @@ class ForkServerRunner:
             raise
         except BaseException:  # Ctrl-C above all: no process may outlive the search
             _end_group(pid, gently=False)
+            if status is None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)  # it may not have its group yet
             while status is None:
                 message = self._message()
                 status = message["status"] if message.get("pid") == pid else None
@@ -246,11 +250,12 @@ def _read_progress(selector: selectors.BaseSelector, progress: int, pending: byt
         return b""
     *lines, rest = (pending + data).split(b"\n")
     for line in lines:
-        with suppress(ValueError):  # a trial may write what it likes into its own pipe
+        message: Any = None
+        with suppress(ValueError, RecursionError):  # a trial may write what it likes into its own pipe
             message = json.loads(line)
-            if isinstance(message, dict):
-                report(message)
-    return rest
+        if isinstance(message, dict) and "phase" in message:
+            report(message)
+    return rest if len(rest) < MAX_MESSAGE_BYTES else b""
 
 
 def _end_group(pid: int, *, gently: bool) -> None:
