@@ -10,12 +10,14 @@ from typing import Any
 
 import psutil
 
+from autotune.measure.memory import proportional_bytes
 from autotune.records import Failure, Limits, Outcome
 from autotune.trials.gpu import GpuWatch
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FAMILY_S = 0.5  # between two looks for new processes of the trial: walking /proc costs more than reading a size
 MAX_LOG_BYTES = 16 << 20
+LOG_GAP = b"\n... [autotune: the log grew too large, and what came here was dropped] ...\n"
 GIB = 1 << 30
 
 
@@ -29,6 +31,8 @@ class Watchdog:
         self._deadline = time.monotonic() + limits.timeout_s
         self._family: list[int] = []
         self._looked_at = 0.0
+        self._counted = 0
+        self._counted_at = 0.0
         self._gpu = GpuWatch(pid)
 
     def verdict(self) -> tuple[Outcome, Failure] | None:
@@ -45,7 +49,7 @@ class Watchdog:
             self._family = _descendants(self._pid)
             self._gpu.look(self._family)
             _shorten(self._log)
-        used = _resident(self._pid) + sum(_own(pid) for pid in self._family)
+        used = self._host_bytes(now)
         if used > self._limits.host_bytes:
             message = (
                 f"the trial held {used / GIB:.2f} GiB of host memory, more than the "
@@ -53,6 +57,21 @@ class Watchdog:
             )
             return Outcome.OUT_OF_MEMORY, Failure(reason="over the host memory limit", message=message)
         return None
+
+    def _host_bytes(self, now: float) -> int:
+        """Return what the trial holds: cheaply, and exactly where the cheap figure is over the limit.
+
+        A worker's own pages include those that it shares with the trial since the fork, a dataset in memory above
+        all; proportional sizes count them once, but reading them stops a process for some 10 ms a GiB.
+        """
+        main = _resident(self._pid)
+        bound = main + sum(_own(pid) for pid in self._family)
+        if main > self._limits.host_bytes or bound <= self._limits.host_bytes:
+            return bound
+        if now - self._counted_at > FAMILY_S:
+            self._counted_at = now
+            self._counted = sum(proportional_bytes(pid) for pid in [self._pid, *self._family]) or bound
+        return self._counted
 
     def seen(self) -> Mapping[str, Any]:
         """Return what was seen of the accelerator; empty where there is none."""
@@ -89,14 +108,19 @@ def _own(pid: int) -> int:
 
 
 def _shorten(log: Path) -> None:
-    """Keep a log from filling the disk: the trial appends, so that what comes next still lands at the end."""
+    """Keep a log from filling the disk: of one that is too large, the begin and the end.
+
+    The trial appends, so that what it writes next lands behind them.
+    """
     try:
         if log.stat().st_size <= MAX_LOG_BYTES:
             return
         with log.open("r+b") as file:
             head = file.read(MAX_LOG_BYTES // 4)
+            file.seek(-(MAX_LOG_BYTES // 4), os.SEEK_END)
+            tail = file.read()
             file.truncate(0)
             file.seek(0)
-            file.write(head + b"\n... [autotune: the log grew too large, and what came here was dropped] ...\n")
+            file.write(head + LOG_GAP + tail)
     except OSError:
         return
