@@ -20,7 +20,7 @@ from autotune.measure.training import Training, seed_all
 from autotune.measure.validity import NonFinite
 from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec, from_json
 from autotune.trials.folder import write_atomically
-from autotune.trials.outcomes import classify_error, failure
+from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe
 from autotune.workload import Workload
 from autotune.workload.find import load_workload
@@ -131,4 +131,4 @@ def _account_for(error: BaseException, phase: str) -> tuple[Outcome, Failure]:
     if isinstance(error, AutotuneError):
         return Outcome.ERROR, Failure(reason=error.message, message=str(error), traceback=error.traceback, phase=phase)
     classified = classify_error(error)
-    return classified.outcome, failure(classified, brief(error), user_traceback(error), phase)
+    return classified.outcome, failure(classified, brief(culprit(error)), user_traceback(error), phase)

@@ -56,9 +56,12 @@ class Classified:
 
 def classify_error(error: BaseException) -> Classified:
     """Return what an exception of a trial means; memory errors count wherever they stand in its chain."""
-    found = [item for item in map(_classify_one, _chain(error)) if item is not None]
-    memory = [item for item in found if item.outcome is Outcome.OUT_OF_MEMORY]
-    return next(iter(memory or found), Classified(Outcome.ERROR, type(error).__name__))
+    return _decisive(error)[1]
+
+
+def culprit(error: BaseException) -> BaseException:
+    """Return the exception of the chain that decides: an error while handling another would hide that one."""
+    return _decisive(error)[0]
 
 
 def classify_exit(status: int) -> Classified:
@@ -77,6 +80,13 @@ def failure(found: Classified, message: str, traceback: str = "", phase: str = "
     """Return the record's account of a failed trial, with advice where there is some."""
     text = "\n".join(part for part in (message, found.advice) if part)
     return Failure(reason=found.reason, message=text, traceback=traceback, phase=phase)
+
+
+def _decisive(error: BaseException) -> tuple[BaseException, Classified]:
+    pairs = [(item, _classify_one(item)) for item in _chain(error)]
+    found = [(item, meaning) for item, meaning in pairs if meaning is not None]
+    memory = [(item, meaning) for item, meaning in found if meaning.outcome is Outcome.OUT_OF_MEMORY]
+    return next(iter(memory or found), (error, Classified(Outcome.ERROR, type(error).__name__)))
 
 
 def _classify_one(error: BaseException) -> Classified | None:
