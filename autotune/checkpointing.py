@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from types import MethodType
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from autotune.errors import WorkloadError
 
 MIN_BLOCKS = 2
 MIN_LAYERS = 4  # a shorter nn.Sequential has nothing to gain from segments
-SEGMENTS = "_autotune_segments"  # attribute of a container that runs in segments
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -88,36 +86,51 @@ def checkpoint_chain(model: nn.Module, segments: int, path: str | None = None) -
     if chain is None:
         raise WorkloadError("the model has no chain of blocks that could be recomputed")
     if chain.sequential:
-        chain.container.__dict__[SEGMENTS] = min(segments, len(chain))
-        # a bound method rather than a closure: a deep copy of the model (an average of weights) binds to itself
-        chain.container.forward = MethodType(_forward_in_segments, chain.container)
+        chain.container.forward = _InSegments(chain.container, min(segments, len(chain)))
         return model
     blocks = chain.blocks
     count = min(segments, len(blocks))
     for block in {
         id(blocks[i * len(blocks) // count]): blocks[i * len(blocks) // count] for i in range(count)
     }.values():
-        block.forward = MethodType(_forward_recomputed, block)
+        block.forward = _Recomputed(block)
     return model
 
 
-def _forward_recomputed(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    forward = partial(type(self).forward, self)
-    if not (self.training and torch.is_grad_enabled()):
-        return forward(*args, **kwargs)
-    return _checkpointed(forward, [self], *args, **kwargs)
+# objects rather than bound methods or closures: in a deep copy of the model (an average of weights) they belong to the
+# copy, and a model saved whole can be loaded again
 
 
-def _forward_in_segments(self: nn.Sequential, input: Tensor) -> Any:
-    layers = list(self)
-    if not (self.training and torch.is_grad_enabled()):
-        return _run(layers, input)
-    count: int = self.__dict__[SEGMENTS]
-    bounds = [len(layers) * index // count for index in range(count + 1)]
-    for start, end in pairwise(bounds[:-1]):
-        segment = layers[start:end]
-        input = _checkpointed(partial(_run, segment), segment, input)
-    return _run(layers[bounds[-2] :], input)
+class _Recomputed:
+    """The forward of a block whose activations are not kept."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self._block = block
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        block = self._block
+        forward = partial(type(block).forward, block)
+        if not (block.training and torch.is_grad_enabled()):
+            return forward(*args, **kwargs)
+        return _checkpointed(forward, [block], *args, **kwargs)
+
+
+class _InSegments:
+    """The forward of an nn.Sequential in segments, of which the last one's activations are kept."""
+
+    def __init__(self, container: Any, count: int) -> None:
+        self._container = container
+        self._count = count
+
+    def __call__(self, input: Tensor) -> Any:
+        layers = list(self._container)
+        if not (self._container.training and torch.is_grad_enabled()):
+            return _run(layers, input)
+        bounds = [len(layers) * index // self._count for index in range(self._count + 1)]
+        for start, end in pairwise(bounds[:-1]):
+            segment = layers[start:end]
+            input = _checkpointed(partial(_run, segment), segment, input)
+        return _run(layers[bounds[-2] :], input)
 
 
 def _run(layers: list[nn.Module], input: Any) -> Any:
