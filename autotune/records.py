@@ -300,12 +300,16 @@ def read_record(path: Path) -> TrialRecord:
         ValueError: damaged, or of a format that this version does not know.
     """
     try:
-        record = from_json(TrialRecord, path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        written = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+        if written != FORMAT:  # before anything else: another format may have other fields
+            raise ValueError(f"format {written}; this version reads {FORMAT}")
+        record: TrialRecord = _build(TrialRecord, data, TrialRecord.__name__)
+        return record
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}") from None
-    if record.format != FORMAT:
-        raise ValueError(f"{path}: format {record.format}; this version reads {FORMAT}")
-    return record
+    except RecursionError:
+        raise ValueError(f"{path}: not a record: nested too deeply") from None
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:
