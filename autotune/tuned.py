@@ -19,7 +19,8 @@ from autotune.plan import plan_for
 
 M = TypeVar("M", bound=nn.Module)
 
-NEEDS_WORKERS = ("prefetch_factor", "persistent_workers")
+NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
+"""arguments that a DataLoader without workers refuses"""
 
 
 class TunedLoader:
