@@ -99,7 +99,7 @@ class LiveView:
 
     def _current(self, current: Current) -> list[RenderableType]:
         head = Text(f"trial {current.number} ", style="bold")
-        if current.label and current.label != current.differs:
+        if current.label not in ("", "trial", current.differs):
             head.append(f"({current.label}) ")
         head.append(current.differs, style="cyan")
         drawn = sparkline(current.sample_s, ascii_only=self._console.options.ascii_only)

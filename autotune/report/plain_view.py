@@ -43,7 +43,7 @@ class PlainView:
 
     def trial_ended(self, record: TrialRecord, note: str = "") -> None:
         row = self._state.trial_ended(record)
-        what = self._differs if self._label in ("", self._differs) else f"{self._label}: {self._differs}"
+        what = self._differs if self._label in ("", "trial", self._differs) else f"{self._label}: {self._differs}"
         parts = [f"[{self._state.place()}] trial {record.number}, {what}: {result_text(row)}"]
         if row.flags:
             parts.append(f"flags: {' '.join(row.flags)}")

@@ -145,7 +145,7 @@ def _figures_table(before: Row | None, after: Row) -> Table:
         table.add_column(title, justify="left" if not title else "right", no_wrap=True)
     for title, cell in (
         ("samples/s", _samples),
-        ("within-run ±", lambda row: "" if row.uncertainty is None else percent(row.uncertainty)),
+        ("±", lambda row: "" if row.uncertainty is None else percent(row.uncertainty)),
         ("step ms", _step_ms),
         ("peak memory", lambda row: "" if row.peak_bytes is None else memory(row.peak_bytes)),
         ("runs", lambda row: str(row.runs)),
