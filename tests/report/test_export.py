@@ -8,10 +8,10 @@ import json
 import math
 
 import pytest
-from conftest import failed, ok
 
 from autotune.options import OPTIONS
 from autotune.report.export import FIGURES, rows_to_csv, rows_to_json
+from tests.report.factory import failed, ok
 
 
 def read(text):

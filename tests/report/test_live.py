@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from conftest import console_of, failed, ok, text_of
 from rich.cells import cell_len
-from test_table import CLAIM
 
 from autotune.records import Outcome
 from autotune.report.live import REDRAWS_PER_S, LiveView
 from autotune.report.plain_view import PlainView
 from autotune.report.progress import Progress
 from autotune.report.view import make_view
+from tests.report.factory import console_of, failed, ok, text_of
+from tests.report.test_table import CLAIM
 
 
 class Clock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import console_of, text_of
 from rich.cells import cell_len
 
 from autotune.facts import Facts
@@ -12,6 +11,7 @@ from autotune.options import OPTIONS
 from autotune.options.base import Context
 from autotune.options.space import make_space
 from autotune.report.options import print_options
+from tests.report.factory import console_of, text_of
 
 
 @pytest.fixture

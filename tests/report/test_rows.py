@@ -6,11 +6,11 @@ import dataclasses
 import math
 
 import pytest
-from conftest import GIB, LIMITS, failed, make_measurement, ok
 
 from autotune.config import Config
 from autotune.records import Limits, Outcome, Peaks
 from autotune.report.rows import data_share, differs_from, rows_of, screening_noise
+from tests.report.factory import GIB, LIMITS, failed, make_measurement, ok
 
 BASELINE = Config(batch_size=64)
 

@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from conftest import make_info, ok
 
 from autotune.config import Config
 from autotune.errors import RunFolderError
 from autotune.report.run import machine_line, read_run
 from autotune.trials.folder import RunFolder
+from tests.report.factory import make_info, ok
 
 
 def test_a_run_is_read_whole(save, mixed):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import console_of, failed, ok, text_of
 from rich.cells import cell_len
-from test_table import CLAIM
 
 from autotune.config import Config
 from autotune.report.summary import convergence_notes, print_summary
+from tests.report.factory import console_of, failed, ok, text_of
+from tests.report.test_table import CLAIM
 
 
 def shown(run, width=100, **options):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from conftest import console_of, failed, ok, text_of
 from rich.cells import cell_len
 
 from autotune.errors import UsageError
@@ -13,6 +12,7 @@ from autotune.report.columns import COLUMNS, Column, sort_rows
 from autotune.report.flags import FLAGS
 from autotune.report.rows import rows_of_run
 from autotune.report.table import fitting_columns, print_results, results_table
+from tests.report.factory import console_of, failed, ok, text_of
 
 CLAIM = re.compile(r"\d\s?[x\u00d7]\b|faster|speed-?up|\bslower\b(?! than the best so far)", re.IGNORECASE)
 WIDTHS = (60, 80, 120, 160)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import console_of, text_of
-
 from autotune.report.text import clean, plain, sparkline, values_text
+from tests.report.factory import console_of, text_of
 
 
 def test_escapes_and_control_characters_are_removed():

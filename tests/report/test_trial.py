@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from conftest import console_of, failed, ok, text_of
 from rich.cells import cell_len
 
 from autotune.errors import RunFolderError
 from autotune.records import Outcome, Peaks
 from autotune.report.flags import FLAGS
 from autotune.report.trial import PHASES, print_trial
+from tests.report.factory import console_of, failed, ok, text_of
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "train.py", line 3, in step\n    x[/b] = y[0]  [red]\nIndexError\n'
