@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.errors import WorkloadError
+from autotune.config import Config
+from autotune.errors import ConfigError, WorkloadError
 
 __all__ = ["ROLES", "Workload"]
 
@@ -15,6 +16,22 @@ FACTORY_ROLES = ("model", "dataset", "loss", "training_step", "optimizer", "load
 DETAIL_ROLES = ("collate_fn", "sampler", "batch_transform", "count_samples")
 ROLES = FACTORY_ROLES + DETAIL_ROLES
 """what a script may provide, by the names of `Workload`'s fields"""
+
+CALLED_WITH = {
+    "model": "",
+    "dataset": "",
+    "loss": "output, target",
+    "training_step": "model, batch",
+    "optimizer": "parameters",
+    "loader": "batch_size, **options",
+    "collate_fn": "samples",
+    "sampler": "dataset",
+    "batch_transform": "batch",
+    "count_samples": "batch",
+}
+"""the arguments that each role's function is called with"""
+MOST_ARGUMENTS = {"dataset": 1, "training_step": 3, "loader": 1}
+"""arguments without a default that a role's function may have, where that is another number"""
 
 
 @dataclass(kw_only=True)
@@ -52,11 +69,9 @@ class Workload:
     def __post_init__(self) -> None:
         for role in ROLES:
             value = getattr(self, role)
-            if value is not None and not callable(value):
-                raise WorkloadError(
-                    f"Workload({role}=...) takes a function, not {_article(value)}",
-                    hint=f"Give a function that builds it: {role}=lambda: ...",
-                )
+            if value is not None:
+                _check_function(role, value)
+        _check_baseline(self.baseline)
         if self.dataset is None and self.loader is None:
             raise WorkloadError("a Workload needs dataset= or loader=")
         if self.loss is not None and self.training_step is not None:
@@ -65,22 +80,22 @@ class Workload:
     @property
     def own_step(self) -> bool:
         """Whether the training step does its own backward and optimizer steps."""
-        return self.training_step is not None and positional_arguments(self.training_step) >= 3
+        return self.training_step is not None and len(required_arguments(self.training_step)) >= 3
 
     @property
     def pre_batched(self) -> bool:
         """Whether the dataset factory takes the batch size and yields whole batches."""
-        return self.dataset is not None and positional_arguments(self.dataset) >= 1
+        return self.dataset is not None and bool(required_arguments(self.dataset))
 
 
-def positional_arguments(function: Callable[..., Any]) -> int:
-    """Return how many positional arguments without a default `function` takes; 0 where nobody can tell."""
+def required_arguments(function: Callable[..., Any]) -> list[str]:
+    """Return the positional arguments without a default that `function` takes; none where nobody can tell."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return 0
+        return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(item.kind in kinds and item.default is inspect.Parameter.empty for item in parameters)
+    return [item.name for item in parameters if item.kind in kinds and item.default is inspect.Parameter.empty]
 
 
 def first_argument(function: Callable[..., Any]) -> str:
@@ -89,6 +104,58 @@ def first_argument(function: Callable[..., Any]) -> str:
         return next(iter(inspect.signature(function).parameters), "")
     except (TypeError, ValueError):
         return ""
+
+
+def accepts(function: Callable[..., Any], name: str) -> bool:
+    """Whether `function` takes a keyword argument of that name; True where nobody can tell."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values())
+
+
+def _check_function(role: str, value: Any) -> None:
+    """Raise WorkloadError where `value` cannot be called as the function of that role is."""
+    # a module can be called, too; asked by its methods, so that nothing here needs torch
+    built = role == "model" and hasattr(value, "named_parameters") and not isinstance(value, type)
+    if built or not callable(value):
+        builds = CALLED_WITH[role] if role in ("optimizer", "sampler") else ""
+        raise WorkloadError(
+            f"Workload({role}=...) takes a function, not {_article(value)}",
+            hint=f"Give a function that builds it: {role}=lambda{' ' + builds if builds else ''}: ...",
+        )
+    if role == "loss" and isinstance(value, type) and hasattr(value, "named_parameters"):
+        raise WorkloadError(
+            f"Workload(loss=...) takes (output, target) -> scalar, and {value.__name__} is a class that makes one",
+            hint=f"Make it: loss={value.__name__}()",
+        )
+    arguments = CALLED_WITH[role]
+    needed = required_arguments(value)
+    most = MOST_ARGUMENTS.get(role, arguments.count(",") + 1 if arguments else 0)
+    name = getattr(value, "__name__", role)
+    if len(needed) > most:
+        raise WorkloadError(
+            f"{role} is called as {role}({arguments}), and {name}({', '.join(needed)}) needs more",
+            hint=f"Fill in the rest: {role}=lambda{' ' + arguments if arguments else ''}: {name}(...)",
+        )
+    if role == "dataset" and needed and "batch" not in needed[0] and needed[0] != "bs":
+        raise WorkloadError(
+            f"dataset is called as dataset(), and {name}({needed[0]}) needs more",
+            hint=f"Fill it in: dataset=lambda: {name}(...). Data that come in whole batches take batch_size.",
+        )
+
+
+def _check_baseline(baseline: Any) -> None:
+    if not isinstance(baseline, Mapping):
+        raise WorkloadError(
+            f"Workload(baseline=...) takes a dict, not {_article(baseline)}", hint='As in: baseline={"batch_size": 64}'
+        )
+    try:
+        Config(**baseline)
+    except (ConfigError, TypeError) as error:  # TypeError: a name that is no text
+        hint = error.hint if isinstance(error, ConfigError) else ""
+        raise WorkloadError(f"Workload(baseline=...): {str(error).splitlines()[0]}", hint=hint) from None
 
 
 def _article(value: object) -> str:

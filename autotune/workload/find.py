@@ -74,6 +74,9 @@ def _from_functions(module: ModuleType, named: dict[str, str], script: str) -> W
             raise WorkloadError(f"{script} has no {name}, which --{role.replace('_', '-')} names")
         if callable(value):
             parts[role] = value
+    if {"loss", "training_step"} <= set(parts) and len({"loss", "training_step"} & set(named)) < 2:
+        # by convention a training step comes first: it may well call the script's loss()
+        parts.pop("training_step" if "loss" in named else "loss")
     if "model" not in parts or not {"dataset", "loader"} & set(parts):
         raise WorkloadError(f"{script} has no workload; found {_candidates(module)}", hint=EXAMPLE)
     return Workload(**parts)
