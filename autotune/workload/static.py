@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.errors import ScriptError, UsageError
 
-TRAINING_CALLS = frozenset({"backward", "fit", "manual_backward"})
+TRAINING_CALLS = frozenset({"backward", "manual_backward"})
+TRAINERS = ("trainer", "model", "learner", "net", "module")
+"""parts of names whose `.fit()` trains a network; a scaler's or an encoder's does not"""
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -46,7 +49,7 @@ def look(script: Path) -> StaticLook:
         raise ScriptError(f"{script} cannot be parsed: {error.msg}", traceback=line) from None
     except (ValueError, RecursionError) as error:
         raise ScriptError(f"{script} cannot be parsed: {error}") from None
-    functions = {node.name: node for node in tree.body if isinstance(node, FUNCTION)}
+    functions = _functions(tree)
     top_level = [node for node in tree.body if not isinstance(node, FUNCTION | ast.ClassDef) and not _guard(node)]
     lines = source.splitlines()
 
@@ -69,10 +72,13 @@ def _source(script: Path) -> str:
         raise UsageError(f"no such script: {script}")
     if script.is_dir():
         raise UsageError(f"{script} is a folder; name the script in it")
+    if script.suffix != ".py":
+        hint = "Export it first: jupyter nbconvert --to script" if script.suffix == ".ipynb" else ""
+        raise UsageError(f"{script} is not a Python script: its name does not end in .py", hint=hint)
     try:
-        return script.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UsageError(f"{script} is not a Python script: it is not UTF-8 text") from None
+        return importlib.util.decode_source(script.read_bytes())  # a coding line and a byte-order mark included
+    except (UnicodeDecodeError, SyntaxError, LookupError):
+        raise UsageError(f"{script} is not a Python script: it is not text in UTF-8, nor in what it says") from None
     except OSError as error:
         raise UsageError(f"cannot read {script}: {error.strerror}") from None
 
@@ -84,6 +90,18 @@ def _guard(node: ast.stmt) -> bool:
     names = {item.id for item in ast.walk(node.test) if isinstance(item, ast.Name)}
     values = {item.value for item in ast.walk(node.test) if isinstance(item, ast.Constant)}
     return "__name__" in names and "__main__" in values
+
+
+def _functions(tree: ast.Module) -> dict[str, FUNCTION]:
+    """Return the script's functions by name, its methods by ".name", and what making an object of a class runs."""
+    found = {node.name: node for node in tree.body if isinstance(node, FUNCTION)}
+    for node in tree.body:
+        for item in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(item, FUNCTION):
+                found[f".{item.name}"] = item
+                if item.name == "__init__" and isinstance(node, ast.ClassDef):
+                    found[node.name] = item
+    return found
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:
@@ -107,13 +125,23 @@ def _called(call: ast.Call) -> str:
 
 
 def _trains(call: ast.Call, functions: dict[str, FUNCTION], seen: set[str]) -> bool:
-    """Whether the call trains, directly or through functions of the script."""
+    """Whether the call trains, directly or through functions and methods of the script (those as ".name")."""
     name = _called(call)
     if isinstance(call.func, ast.Attribute):
         # `.step()` alone is no proof: schedulers and samplers have one too
-        return name in TRAINING_CALLS
+        if name in TRAINING_CALLS or (name in ("fit", "train") and _is_trainer(call.func.value, name)):
+            return True
+        name = f".{name}"
     if name not in functions or name in seen:
         return False
     seen.add(name)
     body = functions[name].body
     return any(_trains(inner, functions, seen) for statement in body for inner in _calls(statement))
+
+
+def _is_trainer(owner: ast.expr, method: str) -> bool:
+    """Whether what has the method is a trainer by its name; `model.train()` only sets a mode."""
+    if isinstance(owner, ast.Call):
+        owner = owner.func
+    name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+    return any(part in name.lower() for part in (TRAINERS if method == "fit" else TRAINERS[:1]))
