@@ -51,8 +51,9 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     except SystemExit as error:
         raise _exited(script, error, arguments) from None
     except Exception as error:
+        hint = "A trial has no terminal: nothing can be asked for there." if isinstance(error, EOFError) else ""
         raise ScriptError(
-            f"{script.name} failed when it was imported: {brief(error)}", traceback=user_traceback(error)
+            f"{script.name} failed when it was imported: {brief(error)}", hint=hint, traceback=user_traceback(error)
         ) from error
     return module
 
@@ -67,7 +68,8 @@ def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> Scri
         )
     else:
         hint = "Move what ends the script under: if __name__ == '__main__':"
-    return ScriptError(f"{script.name} called sys.exit({error.code!r}) when it was imported", hint=hint, traceback=text)
+    code = "" if error.code is None else repr(error.code)
+    return ScriptError(f"{script.name} called sys.exit({code}) when it was imported", hint=hint, traceback=text)
 
 
 def brief(error: BaseException) -> str:

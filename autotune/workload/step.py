@@ -21,7 +21,11 @@ class LossStep:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._extract: Callable[[Any], Tensor] | None = None
-        self.description = "training_step(model, batch)" if workload.training_step else ""
+        self.description = ""
+        if workload.training_step is not None:
+            self.description = (
+                "training_step(tuned, model, batch)" if workload.own_step else "training_step(model, batch)"
+            )
 
     def __call__(self, model: nn.Module, batch: Any) -> Tensor:
         """Return the loss of one batch.
@@ -29,15 +33,17 @@ class LossStep:
         Raises:
             WorkloadError: what comes out is not a scalar that a backward pass can start from.
         """
+        call = ""
         if self._workload.training_step is not None:
             output = self._workload.training_step(model, batch)
         elif self._workload.loss is not None:
             output = self._with_loss(model, batch, self._workload.loss)
         else:
-            output = self._forward(model, batch)
+            call, output = _forward(model, batch)
         if self._extract is None:
-            self._extract, found = find_loss(output, own_loss=self._workload.loss is not None)
-            self.description = self.description or f"model(batch){found}"
+            function = "loss" if self._workload.loss else "training_step" if self._workload.training_step else ""
+            self._extract, found = find_loss(output, function)
+            self.description = self.description or f"{call}{found}"
         return self._extract(output)
 
     def _with_loss(self, model: nn.Module, batch: Any, loss: Callable[[Any, Any], Any]) -> Any:
@@ -62,17 +68,21 @@ class LossStep:
         self.description = "loss(model(batch), batch)"
         return loss(model(batch), batch)
 
-    @staticmethod
-    def _forward(model: nn.Module, batch: Any) -> Any:
-        if isinstance(batch, Mapping):
-            return model(**batch)
-        if isinstance(batch, list | tuple):
-            return model(*batch)
-        return model(batch)
+
+def _forward(model: nn.Module, batch: Any) -> tuple[str, Any]:
+    """Return how the model is called on the batch, and what it returns."""
+    if isinstance(batch, Mapping):
+        return "model(**batch)", model(**batch)
+    if isinstance(batch, list | tuple):
+        return "model(*batch)", model(*batch)
+    return "model(batch)", model(batch)
 
 
-def find_loss(output: Any, own_loss: bool = False) -> tuple[Callable[[Any], Tensor], str]:
+def find_loss(output: Any, function: str = "") -> tuple[Callable[[Any], Tensor], str]:
     """Return how to get the scalar loss out of what a step returned, and that in words.
+
+    Args:
+        function: which of the user's functions returned it; empty: the model.
 
     Raises:
         WorkloadError: nothing in it is clearly the loss; shows its structure.
@@ -89,12 +99,24 @@ def find_loss(output: Any, own_loss: bool = False) -> tuple[Callable[[Any], Tens
     if isinstance(output, tuple) and sum(map(_scalar, output)) == 1:
         index = next(index for index, value in enumerate(output) if _scalar(value))
         return lambda output: _as_scalar(output[index]), f"[{index}]"
-    if own_loss:
+    if output is None:
+        raise WorkloadError(f"{function or 'the model'} returned None", hint="Does it end without a return?")
+    if isinstance(output, float | int):
+        raise WorkloadError(
+            f"{function or 'the model'} returned a plain number, {output}, which has no gradient",
+            hint="Return the loss as a tensor, without .item().",
+        )
+    if function == "loss":
         raise WorkloadError(
             f"the loss is not a scalar: it is {describe(output)}", hint="Reduce it, as in reduction='mean'."
         )
+    if function:
+        raise WorkloadError(
+            f"nothing in what {function} returned is clearly the loss: it is {describe(output)}",
+            hint=f"{function} returns one scalar: the loss to start the backward pass from.",
+        )
     raise WorkloadError(
-        f"nothing in the step's result is clearly the loss: it is {describe(output)}",
+        f"nothing in the model's output is clearly the loss: it is {describe(output)}",
         hint="Give loss=(output, target) -> scalar, or training_step=(model, batch) -> scalar.",
     )
 
