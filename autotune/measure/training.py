@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from autotune.config import Config
 from autotune.errors import WorkloadError
+from autotune.plan import plan_for
 from autotune.tuned import Tuned, TunedLoader
-from autotune.workload import Workload, first_argument
+from autotune.workload import Workload, accepts, first_argument
 from autotune.workload.step import LossStep, check_trains
 
 LOADER_OPTIONS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
-"""what a loader factory of the user's own is given beside the batch size"""
+"""what a loader factory of the user's own is given beside the batch size, where it takes it"""
 MODEL_ARGUMENTS = ("model", "module", "net", "network")
 DEFAULT_LEARNING_RATE = 1e-3
 
@@ -70,13 +73,12 @@ class Training:
         """Return the training loader, over a part of the data or with another batch size where given."""
         workload = self.workload
         size = batch_size or self.batch_size
-        options = {key: value for key, value in self.config.items() if key in LOADER_OPTIONS}
         if workload.loader is not None:
-            return self.tuned.batches(_check_iterable(workload.loader(size, **options)))
+            return self.tuned.batches(_again(partial(workload.loader, size, **self._loader_options())))
         data = self.dataset if dataset is None else dataset
         if workload.pre_batched:
             if not isinstance(data, Dataset):
-                return self.tuned.batches(_check_iterable(data))
+                return self.tuned.batches(_again(partial(self._build_dataset, size), data))
             return self.tuned.loader(data, batch_size=None, collate_fn=workload.collate_fn)
         arguments: dict[str, Any] = {"drop_last": workload.drop_last}
         if workload.collate_fn is not None:
@@ -94,25 +96,28 @@ class Training:
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: item for name, item in self.model.named_parameters() if item.requires_grad}
 
-    def _build_dataset(self) -> Any:
+    def _loader_options(self) -> dict[str, Any]:
+        """Return what the config says of the loader, as far as the user's own factory takes it."""
+        factory = self.workload.loader
+        assert factory is not None
+        planned = plan_for(self.config).loader  # without what would be refused, such as prefetching without workers
+        return {name: planned[name] for name in LOADER_OPTIONS if name in planned and accepts(factory, name)}
+
+    def _build_dataset(self, batch_size: int | None = None) -> Any:
         factory = self.workload.dataset
         if factory is None:
             return None
-        dataset = factory(self.batch_size) if self.workload.pre_batched else factory()
         if self.workload.pre_batched:
-            return dataset
-        if isinstance(dataset, IterableDataset):
-            return dataset
-        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            remedy = "Give the DataLoader's factory as loader=(batch_size, **options) instead."
-            raise WorkloadError(
-                f"dataset() returned {type(dataset).__name__}, which is no Dataset",
-                hint=remedy if isinstance(dataset, DataLoader) else "It needs __getitem__ and __len__.",
-            )
-        return dataset
+            return factory(batch_size or self.batch_size)
+        return _check_dataset(factory())
 
     def _initialize_lazy_parameters(self) -> None:
         if any(isinstance(item, nn.parameter.UninitializedParameter) for item in self.model.parameters()):
+            if self.workload.own_step:
+                raise WorkloadError(
+                    "the model has lazy modules, and a training step of its own, which needs the optimizers first",
+                    hint="Run the model once on a batch in the function that builds it.",
+                )
             with torch.no_grad():
                 self.loss_step(self.model, self.tuned.place(next(iter(self.make_loader(batch_size=2)))))
 
@@ -136,6 +141,27 @@ class Training:
         return optimizers
 
 
+def _check_dataset(dataset: Any) -> Any:
+    if isinstance(dataset, IterableDataset):
+        return dataset
+    kind = type(dataset).__name__
+    if isinstance(dataset, DataLoader):
+        raise WorkloadError(
+            "dataset() returned a DataLoader, not a Dataset",
+            hint="Return the dataset in it, or give loader=(batch_size, **options) -> DataLoader instead of dataset=.",
+        )
+    if isinstance(dataset, Mapping) or (isinstance(dataset, tuple) and any(isinstance(d, Dataset) for d in dataset)):
+        raise WorkloadError(f"dataset() returned a {kind}, not one dataset", hint="Return the one to train on.")
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise WorkloadError(
+            f"dataset() returned {kind}, which is no Dataset",
+            hint="Does it end without a return?" if dataset is None else "It needs __getitem__ and __len__.",
+        )
+    if len(dataset) == 0:
+        raise WorkloadError("the dataset is empty: its length is 0", hint="Is the path to the data right?")
+    return dataset
+
+
 def _check_model(model: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise WorkloadError(f"model() returned {type(model).__name__}, which is no nn.Module")
@@ -145,6 +171,10 @@ def _check_model(model: Any) -> nn.Module:
             hint="autotune tunes one device; return the plain model.",
         )
     devices = {str(item.device) for item in model.parameters()}
+    if devices == {"meta"}:
+        raise WorkloadError(
+            "the model is on the meta device: its parameters have no values", hint="Return it with them."
+        )
     if len(devices) > 1:
         raise WorkloadError(
             f"the model spreads over several devices itself: {', '.join(sorted(devices))}",
@@ -153,7 +183,20 @@ def _check_model(model: Any) -> nn.Module:
     return model
 
 
-def _check_iterable(loader: Any) -> Any:
-    if not hasattr(loader, "__iter__"):
-        raise WorkloadError(f"loader() returned {type(loader).__name__}, which is not iterable")
-    return loader
+class _Again:
+    """An iterable whose factory yields something that can be read once: made anew for each epoch."""
+
+    def __init__(self, make: Callable[[], Any], first: Any) -> None:
+        self._make, self._first = make, first
+
+    def __iter__(self) -> Iterator[Any]:
+        first, self._first = self._first, None
+        return iter(self._make() if first is None else first)
+
+
+def _again(make: Callable[[], Any], made: Any = None) -> Any:
+    """Return what `make` returns (`made`, where that is there already), readable once an epoch."""
+    made = make() if made is None else made
+    if not hasattr(made, "__iter__"):
+        raise WorkloadError(f"the loader is a {type(made).__name__}, which is not iterable")
+    return _Again(make, made) if isinstance(made, Iterator) else made
