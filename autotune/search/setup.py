@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.errors import DoesNotFit, ScriptError, UsageError, WorkloadError
+from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options.base import Context, Value
@@ -87,7 +87,7 @@ def prepare(
     )
     record = runner.run(spec, folder.probe_log, report)
     if record.outcome is not Outcome.OK or record.facts is None:
-        raise _refusal(record, source)
+        raise _refusal(record, source, folder.probe_log)
     facts: Facts = from_plain(Facts, record.facts)
     baseline = dict(facts.baseline)
     if "batch_size" not in baseline:
@@ -161,14 +161,30 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
     )
 
 
-def _refusal(record: TrialRecord, source: Source) -> WorkloadError:
+def _refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:
     trouble = record.failure
     assert trouble is not None
     name = Path(source.script).name or "the workload"
-    where = f" (phase: {trouble.phase})" if trouble.phase else ""
+    message, _, hint = trouble.message.partition("\n")
+    if trouble.phase == "device":
+        return UsageError(message, hint=hint)
     if record.outcome is Outcome.OUT_OF_MEMORY:
-        message = f"{name} does not fit even at the smallest batch: {trouble.message}"
-        return DoesNotFit(message, traceback=trouble.traceback)
+        message = f"{name} does not fit even at the smallest batch: {message}"
+        return DoesNotFit(message, hint=hint, traceback=trouble.traceback)
     if record.outcome is Outcome.TIMEOUT:
-        return ScriptError(f"{name} did not come to its first step: {trouble.message}{where}")
-    return ScriptError(f"{name} cannot be trained: {trouble.message}{where}", traceback=trouble.traceback)
+        where = f" (phase: {trouble.phase})" if trouble.phase else ""
+        return ScriptError(f"{name} did not come to its first step: {message}{where}", hint=hint)
+    if not message.startswith(name):
+        message = f"{name} cannot be trained: {message}"
+    if "sys.exit" in message and (printed := _last_line(log)):
+        message = f"{message}, and printed: {printed}"
+    return ScriptError(message, hint=hint, traceback=trouble.traceback)
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line that the script printed: what argparse missed, for one."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
 import time
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data._utils import worker
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, checkpoint_chain, find_chain
 from autotune.config import Config
 from autotune.device import device_named
-from autotune.errors import WorkloadError
+from autotune.errors import AutotuneError, ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.training import Training, seed_all
-from autotune.records import TrialSpec
-from autotune.workload import Workload
+from autotune.records import Outcome, TrialSpec
+from autotune.trials.outcomes import classify_error
+from autotune.workload import Workload, accepts
+from autotune.workload.script import brief, user_traceback
 
 PROBE_BATCH = 8
 SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
@@ -37,9 +41,10 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     Raises:
         WorkloadError: it cannot be trained as it is.
     """
+    progress("device", {})
+    device = device_named(spec.device)
     progress("build", {})
     at = time.perf_counter()
-    device = device_named(spec.device)
     baseline = {**workload.baseline, **spec.baseline}
     batch_size = _probe_batch(baseline.get("batch_size"))
     training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
@@ -61,13 +66,13 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         native_fp16=device.native_fp16(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
-        drop_last=workload.drop_last,
+        drop_last=workload.drop_last or getattr(training.loader.host, "drop_last", False),
         custom_loader=workload.loader is not None,
         iterable=isinstance(training.dataset, IterableDataset),
         batch_structure=describe(batch),
         sample_bytes=nbytes(batch) // batch_size,
         tensors_per_batch=sum(1 for _ in tensors(batch)),
-        fixed_batch=_why_batch_is_fixed(training, batch, batch_size),
+        fixed_batch=_why_batch_is_fixed(training, batch, batch_size, length),
         workers_refused=_why_no_workers(training, batch),
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=tuple(_generators(training.dataset)),
@@ -105,18 +110,37 @@ def _probe_batch(baseline: Any) -> int:
 
 
 def _dataset_length(training: Training) -> int | None:
-    if training.dataset is None or training.workload.pre_batched or isinstance(training.dataset, IterableDataset):
+    host = training.loader.host
+    if training.workload.pre_batched or not isinstance(host, DataLoader) or isinstance(host.dataset, IterableDataset):
         return None
     # a sampler decides how many samples an epoch has
-    sampler = getattr(training.loader.host, "sampler", None)
-    length = len(sampler) if isinstance(sampler, Sized) else len(training.dataset)
-    if length == 0:
-        raise WorkloadError("the dataset is empty: its length is 0")
-    return length
+    sampler: Any = host.sampler
+    if host.batch_size is None:
+        if type(host.batch_sampler) is not BatchSampler:
+            return None
+        sampler = host.batch_sampler.sampler
+    known = sampler if isinstance(sampler, Sized) else host.dataset
+    return len(known) if isinstance(known, Sized) else None
 
 
 def _first_batches(training: Training) -> tuple[list[Any], float]:
     """Return the first few batches in host memory, and the seconds that one takes to load."""
+    try:
+        return _load_batches(training)
+    except Exception as error:
+        _raise_unless_users(error)
+        text = str(error)
+        uneven, unknown = "equal size" in text, text.startswith("default_collate")
+        hint = "Give collate_fn=(samples) -> batch." if uneven or unknown else ""
+        if uneven:
+            hint = (
+                "Samples differ in size, and the default collate function stacks them. " + hint[:-1] + ", to pad them."
+            )
+        message = f"the first batch cannot be loaded: {brief(error)}"
+        raise ScriptError(message, hint=hint, traceback=user_traceback(error)) from error
+
+
+def _load_batches(training: Training) -> tuple[list[Any], float]:
     at = time.perf_counter()
     iterator = iter(training.loader.host)
     batches = []
@@ -140,11 +164,25 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
     took = 0.0
     for batch in batches[:2] if len(batches) > 1 else batches * 2:
         at = time.perf_counter()
-        loss = training.step(training.loader.place(clone(batch)))
+        try:
+            loss = training.step(training.loader.place(clone(batch)))
+        except Exception as error:
+            _raise_unless_users(error)
+            raise ScriptError(
+                f"the first step failed: {brief(error)}",
+                hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
+                traceback=user_traceback(error),
+            ) from error
         took = time.perf_counter() - at
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
     return took
+
+
+def _raise_unless_users(error: Exception) -> None:
+    """Raise what says by itself what it is: our own errors, and those of memory."""
+    if isinstance(error, AutotuneError) or classify_error(error).outcome is not Outcome.ERROR:
+        raise error
 
 
 @contextmanager
@@ -170,36 +208,65 @@ def _watching() -> Iterator[set[str]]:
         torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
 
 
-def _why_batch_is_fixed(training: Training, batch: Any, batch_size: int) -> str | None:
+def _why_batch_is_fixed(training: Training, batch: Any, batch_size: int, length: int | None) -> str | None:
     """Return why another batch size changes nothing, found by looking at a batch of half the size."""
-    smaller = max(1, batch_size // 2)
+    if next(tensors(batch), None) is None:
+        return None  # objects that cannot be looked into
+    top = batch_size if length is None else min(batch_size, length)
+    if top < 2:
+        return None
     try:
-        if training.workload.pre_batched:
-            other = Training(training.workload, Config(batch_size=smaller), device="cpu")
-            loader = other.loader
-        else:
-            loader = training.make_loader(batch_size=smaller)
-        found = next(iter(loader.host))
+        larger, smaller = (_first_batch(training, size) for size in (top, top // 2))
     except Exception:
         return None  # this size alone fails; the trials will say so where it matters
-    if (shapes(found), describe(found)) != (shapes(batch), describe(batch)):
+    if (shapes(larger), describe(larger)) != (shapes(smaller), describe(smaller)):
         return None
     return "the batch size has no effect: the loader decides it itself"
 
 
+def _first_batch(training: Training, batch_size: int) -> Any:
+    seed_all(0)  # the same order each time, so that samples of different sizes can be compared
+    if training.workload.pre_batched:
+        return next(iter(Training(training.workload, Config(batch_size=batch_size), device="cpu").loader.host))
+    return next(iter(training.make_loader(batch_size=batch_size).host))
+
+
 def _why_no_workers(training: Training, batch: Any) -> str | None:
-    if training.workload.pre_batched and not isinstance(training.loader.host, torch.utils.data.DataLoader):
+    workload, dataset = training.workload, training.dataset
+    if workload.loader is not None and not accepts(workload.loader, "num_workers"):
+        return "loader() takes no num_workers"
+    if workload.pre_batched and not isinstance(training.loader.host, DataLoader):
         return "the dataset yields its batches itself, without a DataLoader"
     if any(tensor.device.type != "cpu" for tensor in tensors(batch)):
         return "the dataset holds tensors on the accelerator, which loader processes cannot share"
+    if isinstance(dataset, IterableDataset) and _repeats_in_workers(dataset):
+        return (
+            "each loader worker would yield the same samples again: the dataset does not share them out "
+            "by torch.utils.data.get_worker_info()"
+        )
     if torch.multiprocessing.get_start_method() == "fork":
         return None
-    for part in (training.dataset, training.workload.collate_fn):
+    for part in (dataset, workload.collate_fn):
         try:
             pickle.dumps(part)
         except Exception as error:
             return f"the dataset cannot be sent to loader processes: {type(error).__name__}: {error}"
     return None
+
+
+def _repeats_in_workers(dataset: Any) -> bool:
+    """Whether the first two of several workers begin with the same sample."""
+    found = []
+    try:
+        for number in range(2):
+            seed_all(number)  # as in workers, each of which has a seed of its own
+            worker._worker_info = worker.WorkerInfo(id=number, num_workers=2, seed=number, dataset=dataset)
+            found.append(pickle.dumps(next(iter(dataset))))
+    except Exception:
+        return False  # nothing left for the second one, or nothing to compare
+    finally:
+        worker._worker_info = None
+    return found[0] == found[1]
 
 
 def _generators(dataset: Any) -> Iterator[str]:
@@ -220,9 +287,10 @@ def _probe_chain(training: Training, batch: Any) -> tuple[Chain | None, str | No
         return None, "the model has no chain of repeated blocks, and no nn.Sequential of four layers"
     if any("forward" in block.__dict__ for block in [chain.container, *chain.blocks]):
         return chain, f"the blocks of {chain.path or 'the model'} have a forward of their own already"
-    with suppress(RuntimeError):
+    try:
         return chain, _why_not_recomputed(training, chain, batch)
-    return chain, f"recomputing {chain.path or 'the model'} fails in the backward pass"
+    except Exception as error:
+        return chain, f"recomputing {chain.path or 'the model'} fails: {brief(error)}"
 
 
 def _why_not_recomputed(training: Training, chain: Chain, batch: Any) -> str | None:
@@ -253,7 +321,7 @@ def _why_not_recomputed(training: Training, chain: Chain, batch: Any) -> str | N
 def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
     """Return the gradients of one step from the same state and random numbers each time."""
     model = training.model
-    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    state = copy.deepcopy(model.state_dict())  # it may hold more than tensors
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
     seed_all(0)
