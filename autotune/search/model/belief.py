@@ -41,10 +41,17 @@ class Outlook:
 class Belief:
     """The posterior. Needs one measured observation; `running` are configs in other workers' hands."""
 
-    def __init__(self, space: Space, seen: Sequence[Observation], running: Sequence[Config] = ()) -> None:
+    def __init__(
+        self,
+        space: Space,
+        seen: Sequence[Observation],
+        running: Sequence[Config] = (),
+        beside: Sequence[Config] = (),
+    ) -> None:
+        """Learn from what was seen. `beside` holds values between the choices that will be asked about."""
         measured = [trial for trial in seen if trial.outcome.measured and trial.sample_s]
         assert measured
-        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *running])
+        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *running, *beside])
         self.running = distinct(encoding, encoding.rows(running))
         rows = encoding.rows([trial.config for trial in measured])
         self.time = StepModel(encoding, rows, measured, self.running)

@@ -59,6 +59,27 @@ def neighbours(encoding: Encoding, rows: Rows, changes: int = 2) -> Rows:
     return reached
 
 
+def refined(encoding: Encoding, rows: Rows, name: str) -> Rows:
+    """Return `rows` and what is one change away, moved to the values that lie beside the choices of one option.
+
+    Only values up to the next choice on either side count.
+    """
+    if name not in encoding.column or not len(rows):
+        return rows[:0]
+    column = encoding.column[name]
+    place = encoding.positions(column)
+    found = [rows[:0]]
+    for row in rows:
+        near = neighbours(encoding, row[None], changes=1)
+        near = near[near[:, column] == row[column]]
+        for level in range(encoding.offered[column], len(place)):
+            if abs(place[level] - place[row[column]]) < 1:
+                moved = near.copy()
+                moved[:, column] = level
+                found.append(moved)
+    return np.concatenate(found)
+
+
 def candidates(encoding: Encoding, best: Rows, rng: np.random.Generator) -> Rows:
     """Return the configs to choose from; `best` are the rows whose neighbourhood matters in a large space."""
     if count(encoding) <= ENUMERATED:

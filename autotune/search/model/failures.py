@@ -1,9 +1,9 @@
 """Which configs will not run at all, for reasons other than memory.
 
-A failure is charged, in equal parts, to those option values of the failing config that no successful config
-has; where every value has worked elsewhere, to all of them. The probability that a value works is (s + 1) /
-(s + f + 1) after s successes and f failures charged to it: Laplace's rule with one success imagined, so that
-an untried value counts as working.
+A failure is charged, in equal parts, to those option values of the failing config that no successful config has; where
+every value has worked elsewhere, to all of them. The probability that a value works is (s + a) / (s + f + a) after s
+successes and f failures charged to it, Laplace's rule with a fraction of a success imagined: an untried value counts as
+working, and one failure weighs heavily, because what fails once on a workload mostly fails always.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.search.model.encoding import INERT, Encoding, FloatArray, Rows
+
+IMAGINED = 0.25  # successes; one failure leaves a chance of one in five
 
 
 class FailureModel:
@@ -32,7 +34,7 @@ class FailureModel:
             if hopeless and len(suspects) == 1:
                 never += suspects
         for column, runs in enumerate(self._runs):
-            runs[:-1] = (worked[column] + 1) / (worked[column] + charged[column] + 1)
+            runs[:-1] = (worked[column] + IMAGINED) / (worked[column] + charged[column] + IMAGINED)
         for column, level in never:
             self._runs[column][level] = 0.0
 

@@ -20,8 +20,8 @@ from autotune.search.model.encoding import Encoding, FloatArray, Rows
 from autotune.search.model.surrogate import option_terms
 
 UNKNOWN_SD = 1.0  # of log P and log S: known to a factor of e from the first peak alone
-FIXED_FACTOR_SD = 0.1  # options are not expected to move the fixed part much
-ERROR_SD = 0.03  # allocator rounding, fragmentation; what the affine law misses
+UNCLAIMED_SD = 0.08  # of a log factor for which the option claims no effect, as on the fixed part
+ERROR_SD = 0.02  # allocator rounding, fragmentation; what the affine law misses
 ERROR_WEIGHT = 4.0  # trials that the expected error counts for against the residuals seen
 STEPS = 30
 
@@ -62,9 +62,22 @@ class MemoryModel:
     def predict(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of the log peak (bytes) that a trial of each row would show."""
         batches = self._encoding.numbers(self._batch, rows, 1.0)
-        mean, slope = self._log_peak(self._estimate, rows, batches)
-        variance = np.einsum("ij,ij->i", slope @ self._covariance, slope)
-        return mean, np.sqrt(variance + self.error**2)
+        # rows that differ only in the batch size share everything but the share that grows with it
+        key = np.zeros(len(rows), dtype=np.uint64)
+        for term in self._terms:
+            key = key * np.uint64(len(term.mean)) + (rows[:, term.column] + 1).astype(np.uint64)
+        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        fixed, growing = self._design(rows[first])
+        parts = [(fixed, fixed), (fixed, growing), (growing, growing)]
+        fixed_variance, covariance, growing_variance = (
+            np.einsum("ij,ij->i", a @ self._covariance, b)[group] for a, b in parts
+        )
+        large = (growing @ self._estimate)[group] + np.log(batches)
+        total = np.logaddexp((fixed @ self._estimate)[group], large)
+        share = np.exp(large - total)
+        variance = (1 - share) ** 2 * fixed_variance + share**2 * growing_variance
+        variance += 2 * share * (1 - share) * covariance
+        return total, np.sqrt(variance + self.error**2)
 
     def fits(self, rows: Rows, limit_bytes: float) -> FloatArray:
         """Return the probability that the peak stays within the limit."""
@@ -84,7 +97,9 @@ class MemoryModel:
         start = 2
         for fixed in (True, False):
             for term, size in zip(self._terms, self._sizes, strict=True):
-                sd = np.full(size, FIXED_FACTOR_SD) * (term.sd[:-1] > 0) if fixed else term.sd[:-1]
+                sd = term.sd[:-1]
+                if fixed or not term.mean.any():
+                    sd = np.where(sd > 0, UNCLAIMED_SD, 0.0)
                 block = slice(start, start + size)
                 covariance[block, block] = sd[:, None] * sd * term.correlation[:-1, :-1]
                 mean.extend(np.zeros(size) if fixed else term.mean[:-1])
@@ -92,9 +107,9 @@ class MemoryModel:
         covariance[np.diag_indices_from(covariance)] += 1e-8  # a level that is certain stays invertible
         return np.array(mean), covariance
 
-    def _log_peak(self, estimate: FloatArray, rows: Rows, batches: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the log peak of each row and its derivative by each parameter."""
-        chosen = [np.zeros((len(rows), len(estimate))) for _ in range(2)]
+    def _design(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Return which parameters make up the fixed part and the part that grows with the batch size."""
+        chosen = [np.zeros((len(rows), 2 + 2 * sum(self._sizes))) for _ in range(2)]
         start = 2
         for side in range(2):
             chosen[side][:, side] = 1.0
@@ -103,11 +118,15 @@ class MemoryModel:
                 active = np.flatnonzero(levels >= 0)
                 chosen[side][active, start + levels[active]] = 1.0
                 start += size
-        fixed = chosen[0] @ estimate
-        growing = chosen[1] @ estimate + np.log(batches)
-        total = np.logaddexp(fixed, growing)
-        share = np.exp(growing - total)[:, None]
-        return total, (1 - share) * chosen[0] + share * chosen[1]
+        return chosen[0], chosen[1]
+
+    def _log_peak(self, estimate: FloatArray, rows: Rows, batches: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log peak of each row and its derivative by each parameter."""
+        fixed, growing = self._design(rows)
+        large = growing @ estimate + np.log(batches)
+        total = np.logaddexp(fixed @ estimate, large)
+        share = np.exp(large - total)[:, None]
+        return total, (1 - share) * fixed + share * growing
 
     def _maximise(
         self,

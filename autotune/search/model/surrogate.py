@@ -25,6 +25,7 @@ CONSTANT_SD = 1.0  # the overall level comes from the data
 PAIR_SD = 0.02  # log ratio: two options together differ from their product by about 2 %
 FULL_SD = 0.02  # and what no pair explains
 MAIN_SCALES = (0.5, 0.75, 1.0, 1.5, 2.5)  # of the options' own sd: priors may be timid or bold
+ROUGH = 0.1  # share of an ordered option's variance that neighbours do not share
 PAIR_SCALES = (0.5, 1.0, 2.0, 4.0)
 NOISES = (0.01, 0.02, 0.03, 0.045, 0.07, 0.11)  # relative, one trial against its replicate
 MAIN_SPREAD, PAIR_SPREAD, NOISE_SPREAD = (
@@ -75,7 +76,8 @@ def correlation(encoding: Encoding, column: int) -> FloatArray:
     if encoding.options[column].ordered:
         place = encoding.positions(column)
         length = max(1.0, (encoding.offered[column] - 1) / 3)  # a third of the range: few bends are expected
-        alike[:levels, :levels] = np.exp(-0.5 * ((place[:, None] - place) / length) ** 2)
+        smooth = np.exp(-0.5 * ((place[:, None] - place) / length) ** 2)
+        alike[:levels, :levels] = (1 - ROUGH) * smooth + ROUGH * np.eye(levels)
     return alike
 
 
@@ -172,16 +174,13 @@ def _map_scales(
     residual: FloatArray, main: FloatArray, pair: FloatArray, full: FloatArray
 ) -> tuple[float, float, float]:
     """Return the scales of main terms and pairs and the noise that explain the data best."""
-    best, scales = -np.inf, (1.0, 1.0, USUAL_NOISE)
-    for main_scale, pair_scale, noise in itertools.product(MAIN_SCALES, PAIR_SCALES, NOISES):
-        covariance = CONSTANT_SD**2 + main_scale**2 * main + pair_scale**2 * pair + full
-        covariance[np.diag_indices_from(covariance)] += noise**2
-        factor = np.linalg.cholesky(covariance)
-        white = np.linalg.solve(factor, residual)
-        evidence = -0.5 * white @ white - np.log(np.diag(factor)).sum()
-        evidence -= 0.5 * (np.log(main_scale) / MAIN_SPREAD) ** 2
-        evidence -= 0.5 * (np.log(pair_scale) / PAIR_SPREAD) ** 2
-        evidence -= 0.5 * (np.log(noise / USUAL_NOISE) / NOISE_SPREAD) ** 2
-        if evidence > best:
-            best, scales = evidence, (main_scale, pair_scale, noise)
-    return scales
+    pair_scales = PAIR_SCALES if pair.any() else (1.0,)
+    grid = np.array(list(itertools.product(MAIN_SCALES, pair_scales, NOISES)))
+    scale, interaction, noise = grid.T[:, :, None, None]
+    covariance = CONSTANT_SD**2 + scale**2 * main + interaction**2 * pair + full + noise**2 * np.eye(len(residual))
+    factor = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(factor, residual[None, :, None])[:, :, 0]
+    evidence = -0.5 * (white**2).sum(axis=1) - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    away = np.log(grid / (1.0, 1.0, USUAL_NOISE)) / (MAIN_SPREAD, PAIR_SPREAD, NOISE_SPREAD)
+    best = grid[np.argmax(evidence - 0.5 * (away**2).sum(axis=1))]
+    return float(best[0]), float(best[1]), float(best[2])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
+from optuna.distributions import IntDistribution
+
 from autotune.config import Config
 from autotune.options.space import Space
 from autotune.search.model.belief import Belief
-from autotune.search.samplers.distributions import holds
+from autotune.search.observation import Observation
+from autotune.search.samplers.distributions import distributions, holds
 from autotune.search.samplers.history import History
 
 BASELINE_TRIALS = 2  # a pair shows the noise
 REPLICATE_EVERY = 10  # trials between later replicates of the baseline, which show drift
+FINEST = 6  # batch sizes filled in between two neighbours of the ladder, at most
 SAFE = 0.8  # probability of fitting at which the largest batch is tried early
 
 
@@ -18,14 +25,22 @@ def next_anchor(space: Space, history: History) -> Config | None:
 
     A due baseline that lies beside the flat space is not proposed: the caller measures it.
     """
-    baseline, tried = space.baseline, history.configs
-    due = BASELINE_TRIALS + len(tried) // REPLICATE_EVERY
-    if tried.count(baseline) < due and (not tried or len(tried) % REPLICATE_EVERY < 2) and holds(space, baseline):
-        return baseline
+    tried = history.configs
+    if holds(space, space.baseline) and baseline_due(history.seen, space.baseline):
+        return space.baseline
     expert = expert_at_baseline(space)
     if expert not in tried and holds(space, expert) and space.legal(expert) is None:
         return expert
     return None
+
+
+def baseline_due(seen: Sequence[Observation], baseline: Config) -> bool:
+    """Return whether the baseline is to be measured (again); never once it failed."""
+    own = [trial for trial in seen if trial.config == baseline]
+    if any(not trial.outcome.measured for trial in own):
+        return False
+    due = BASELINE_TRIALS + len(seen) // REPLICATE_EVERY
+    return len(own) < due and (not seen or len(seen) % REPLICATE_EVERY < 2)
 
 
 def expert_at_baseline(space: Space) -> Config:
@@ -53,3 +68,19 @@ def largest_fitting(space: Space, history: History, belief: Belief) -> Config | 
     fits = belief.fits(belief.encoding.rows(larger))
     safe = [config for config, fit in zip(larger, fits, strict=True) if fit >= SAFE and space.legal(config) is None]
     return safe[-1] if safe else None
+
+
+def sizes_between(space: Space, history: History) -> list[int]:
+    """Return batch sizes of the flat space that lie beside those measured, up to the next choice on either side."""
+    grid = distributions(space).get("batch_size")
+    if not isinstance(grid, IntDistribution):
+        return []
+    choices = sorted(int(size) for size in space.choices["batch_size"])
+    found: set[int] = set()
+    for config in history.configs:
+        size = int(config.get("batch_size", 0))
+        for low, high in itertools.pairwise(choices):
+            if low <= size <= high:
+                inside = range(low + grid.step, high, grid.step)
+                found.update(inside[:: max(1, -(-len(inside) // FINEST))])
+    return sorted(size for size in found if space.legal(Config(batch_size=size)) is None)

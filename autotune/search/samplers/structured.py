@@ -18,7 +18,7 @@ from autotune.search.model.encoding import Encoding, FloatArray, Rows
 from autotune.search.samplers.distributions import distributions, holds, parameters
 from autotune.search.samplers.history import History, read_history
 from autotune.search.samplers.objectives import Objective, Throughput
-from autotune.search.samplers.plan import largest_fitting, next_anchor
+from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_between
 
 SAMPLES = 64  # posterior samples an expected gain is averaged over, in antithetic pairs
 PROMISING = 4_000  # configs that survive the quick look
@@ -125,7 +125,8 @@ class StructuredSampler(BaseSampler):
         """Return the posterior, or None before anything was measured."""
         if not any(trial.outcome.measured and trial.sample_s for trial in history.seen):
             return None
-        return Belief(self.space, history.seen, history.running)
+        beside = [Config(batch_size=size) for size in sizes_between(self.space, history)]
+        return Belief(self.space, history.seen, history.running, beside)
 
     def _evaluate(self, belief: Belief, told: int, running: int) -> tuple[Rows, FloatArray, FloatArray]:
         """Return the configs left, what each is worth as the next trial, and its expected gain."""
@@ -142,7 +143,7 @@ class StructuredSampler(BaseSampler):
 
     def _worth(self, belief: Belief, told: int, rows: Rows, normals: FloatArray) -> tuple[FloatArray, FloatArray]:
         outlook = belief.outlook(rows, normals)
-        chance = outlook.fits * outlook.runs
+        chance = outlook.fits**2 * outlook.runs
         worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs
         gains = self.objective.gain(belief, outlook) * chance
         if not worth.any():  # no gain expected anywhere: prefer what is nearest to one
@@ -152,7 +153,7 @@ class StructuredSampler(BaseSampler):
     def _candidates(self, belief: Belief, rng: np.random.Generator) -> Rows:
         encoding = belief.encoding
         best = belief.measured[self.objective.order(belief)[:NEIGHBOURHOODS]]
-        rows = pool.candidates(encoding, best, rng)
+        rows = np.concatenate([pool.candidates(encoding, best, rng), pool.refined(encoding, best, "batch_size")])
         rows = pool.without(encoding, rows, np.concatenate([belief.tried, belief.running]))
         return rows[self.objective.admits(belief, rows)]
 

@@ -17,7 +17,7 @@ def test_the_value_that_never_worked_is_blamed(space: Space) -> None:
     model = FailureModel(encoding, encoding.rows([base]), failing, np.array([False]))
     runs = model.runs(encoding.rows([base, half, half.replace(channels_last=True), other]))
     assert runs[0] == runs[3] == 1.0
-    assert runs[1] == runs[2] == 0.5
+    assert runs[1] == runs[2] == 0.2
 
 
 def test_success_elsewhere_clears_a_value(space: Space) -> None:
@@ -28,7 +28,7 @@ def test_success_elsewhere_clears_a_value(space: Space) -> None:
     model = FailureModel(encoding, encoding.rows([base, half]), encoding.rows([both]), np.array([False]))
     runs = model.runs(encoding.rows([half, laid_out]))
     assert runs[0] == 1.0
-    assert runs[1] == 0.5
+    assert runs[1] == 0.2
 
 
 def test_an_unsupported_value_never_runs(space: Space) -> None:

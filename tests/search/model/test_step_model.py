@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import accelerator_context, observe
 
 from autotune.config import Config
 from autotune.options.space import Space, make_space
 from autotune.search.model.encoding import Encoding
 from autotune.search.model.step import StepModel
+from tests.search.conftest import accelerator_context, observe
 
 MEAN = np.zeros((1, 3))
 

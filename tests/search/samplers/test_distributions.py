@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from conftest import accelerator_context
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from autotune.config import Config
 from autotune.options.space import Space, make_space
 from autotune.search.samplers.distributions import config_from, distributions, holds, parameters
+from tests.search.conftest import accelerator_context
 
 
 def test_every_option_is_always_suggested(space: Space) -> None:

@@ -7,7 +7,6 @@ import warnings
 
 import optuna
 import pytest
-from conftest import accelerator_context, observe
 from optuna.trial import TrialState
 
 from autotune.errors import UsageError
@@ -16,6 +15,7 @@ from autotune.records import Outcome
 from autotune.search.observation import ATTRIBUTE, Observation
 from autotune.search.samplers import SAMPLERS, distributions, make_sampler
 from autotune.search.samplers.distributions import config_from, holds
+from tests.search.conftest import accelerator_context, observe
 
 
 def study_of(space: Space, name: str, seed: int = 0) -> optuna.Study:

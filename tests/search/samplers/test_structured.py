@@ -8,8 +8,6 @@ import time
 import numpy as np
 import optuna
 import pytest
-from conftest import LIMIT_BYTES, accelerator_context, observe
-from test_sampler_conformance import ask, study_of, tell
 
 from autotune.config import Config
 from autotune.options.space import Space, make_space
@@ -22,6 +20,8 @@ from autotune.search.samplers.distributions import config_from, holds
 from autotune.search.samplers.history import History
 from autotune.search.samplers.objectives import OBJECTIVES, Latency, Memory, Pareto
 from autotune.search.samplers.structured import StructuredSampler
+from tests.search.conftest import LIMIT_BYTES, accelerator_context, observe
+from tests.search.samplers.test_sampler_conformance import ask, study_of, tell
 
 
 def search(sampler: StructuredSampler, trials: int, seen: list[Observation] | None = None) -> list[Observation]:
