@@ -109,7 +109,16 @@ def search(
         command=sys.argv,
     )
     best = result.answers[0]
-    print_summary(console, read_run(result.folder), best=best.config, verdict=best.sentence, path=result.folder.best)
+    same_batch = next(iter(result.answers[1:]), None)
+    print_summary(
+        console,
+        read_run(result.folder),
+        best=best.config,
+        verdict=best.sentence,
+        path=result.folder.best,
+        same_batch=same_batch.config if same_batch else None,
+        same_batch_verdict=same_batch.sentence if same_batch else "",
+    )
     if result.interrupted:
         raise typer.Exit(130)
 

@@ -34,7 +34,7 @@ class Space:
 
         Options of the space that `config` does not set take the baseline's value; inert ones are left out.
         """
-        values = {name: config[name] if name in config else self._today(name) for name in self.choices}
+        values = {name: config[name] if name in config else self.baseline.value(name) for name in self.choices}
         return Config(**{name: value for name, value in values.items() if not self._inert(name, values)})
 
     def legal(self, config: Config) -> str | None:
@@ -60,10 +60,11 @@ class Space:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _today(self, name: str) -> Value:
-        if name in self.baseline:
-            return self.baseline[name]
-        default = OPTIONS[name].default
-        return default if default in self.choices[name] else self.choices[name][0]
+        """Return the baseline's value where it may be chosen, else PyTorch's default, else the first choice."""
+        for value in (self.baseline.value(name), OPTIONS[name].default):
+            if value in self.choices[name]:
+                return value
+        return self.choices[name][0]
 
     def _inert(self, name: str, values: Mapping[str, Value]) -> bool:
         needed = OPTIONS[name].needs
@@ -108,9 +109,9 @@ def make_space(
             reasons[name] = "excluded"
         else:
             choices[name] = tuple(_with_today(option, found, today, context))
-    baseline = {name: value for name, value in context.baseline.items() if name in choices}
-    space = Space(context, choices, reasons, Config(**baseline))
-    return Space(context, choices, reasons, space.canonical(Config(**baseline)))
+    # what the user runs today, whatever the search was restricted to: it may lie beside the choices
+    baseline = Config(**{name: context.baseline.get(name, OPTIONS[name].default) for name in choices})
+    return Space(context, choices, reasons, Space(context, choices, reasons, baseline).canonical(baseline))
 
 
 def _checked(option: Option, value: Value) -> Value:

@@ -67,7 +67,7 @@ def print_summary(
             console.print(plain(f"  {explain(flag)}", "yellow"))
     console.print()
     path = path or run.folder.best
-    for line in emitted_notes(path) or convergence_notes(run.baseline, best):
+    for line in emitted_notes(path):
         console.print(plain(line))
     if same_batch is not None and same_batch != best:
         differs = values_text(differs_from(same_batch, run.baseline)) or "the baseline itself"
@@ -75,36 +75,6 @@ def print_summary(
         console.print(plain(f"  {same_batch_verdict or 'not verified'}; {run.folder.best_same_batch}"))
     console.print(plain(f"{THROUGHPUT_ONLY} {machine_line(run.info)}.", "dim"))
     _print_commands(console, run, path, command)
-
-
-def convergence_notes(baseline: Config, best: Config) -> list[str]:
-    """Return what a changed batch size or precision means for training."""
-    notes = []
-    before, after = int(baseline.value("batch_size")), int(best.value("batch_size"))
-    if before != after:
-        factor = f"{after / before:.3g}"
-        notes.append(
-            f"Batch size {before} -> {after} changes the samples per optimizer step by a factor of {factor}. "
-            "autotune left the learning rate as it is; the linear scaling rule (Goyal et al. 2017) multiplies it "
-            f"by {factor} and warms it up over the first epochs. A schedule counted in steps passes over "
-            f"{factor} times the samples: count it in samples or epochs, or divide its steps by {factor}."
-        )
-    precision = best.value("precision")
-    if precision != baseline.value("precision"):
-        notes.append(
-            f"Precision {baseline.value('precision')} -> {precision}: matrix products and convolutions "
-            "round differently. The learning rate and the schedule may stay; compare the loss over some hundred steps."
-        )
-    others = [
-        name
-        for name, option in OPTIONS.items()
-        if option.changes_result
-        and name not in ("batch_size", "precision")
-        and best.value(name) != baseline.value(name)
-    ]
-    if others:
-        notes.append(f"May change the training result beyond rounding: {', '.join(others)}.")
-    return notes
 
 
 def emitted_notes(path: Path) -> list[str]:

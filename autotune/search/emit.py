@@ -60,23 +60,26 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
     """Yield what changed values mean for the training itself."""
     before, after = int(baseline.value("batch_size")), int(config.value("batch_size"))
     if before != after:
-        ratio = after / before
+        factor = f"{after / before:.3g}"
         yield (
-            f"batch size {before} -> {after}: {ratio:g}x the samples per optimizer step, so 1/{ratio:g} of the steps "
-            f"in an epoch. The linear scaling rule (Goyal et al. 2017) multiplies the learning rate by {ratio:g} "
-            "with a warm-up; a schedule that counts steps must be shortened alike. It may train to another result."
+            f"Batch size {before} -> {after} changes the samples per optimizer step by a factor of {factor}. "
+            f"The learning rate is left as it is; linear scaling (Goyal et al. 2017) multiplies it by {factor} "
+            "and warms it up over the first epochs. A schedule counted in steps passes over "
+            f"{factor} times the samples: count it in epochs, or divide its steps by {factor}. "
+            "It may train to another result."
         )
-    if config.value("precision") != baseline.value("precision"):
+    precision = config.value("precision")
+    if precision != baseline.value("precision"):
         yield (
-            f"precision {baseline.value('precision')} -> {config.value('precision')}: products are rounded to fewer "
-            "digits. Losses differ in the last digits; watch the first epochs."
+            f"Precision {baseline.value('precision')} -> {precision}: matrix products and convolutions round "
+            "differently. Learning rate and schedule may stay; compare the loss over some hundred steps."
         )
-        if config.value("precision") == "fp16":
+        if precision == "fp16":
             yield "fp16 needs the gradient scaler: keep tuned.state_dict() in your checkpoints."
     if config.value("num_workers") != 0 and facts.seeded_generators:
         names = ", ".join(facts.seeded_generators)
         yield (
-            f"the dataset keeps a random generator ({names}): every loader worker starts with a copy of it and draws "
+            f"The dataset keeps a random generator ({names}): every loader worker starts with a copy of it and draws "
             "the same numbers. Make it in each worker instead (worker_init_fn), or draw from torch's own generator."
         )
 

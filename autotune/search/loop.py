@@ -14,6 +14,7 @@ import optuna
 
 from autotune.config import Config
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
+from autotune.options import OPTIONS
 from autotune.records import Failure, Outcome, TrialRecord
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
@@ -26,7 +27,7 @@ from autotune.trials.preflight import preflight
 from autotune.trials.runner import Runner
 
 ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
-SAME_PROPOSAL = 25  # proposals of measured configs before one is drawn at random
+SAME_PROPOSAL = 8  # proposals of measured configs before one is drawn at random
 SMALL_SPACE = 20_000  # configs that can be listed to find one that is left
 ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
 """outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
@@ -109,8 +110,11 @@ class Search:
         """
         while (reason := self._reason_to_stop()) is None:
             if baseline_due(self._seen(), self.space.baseline):
-                self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, self._baseline_label())
+                label = "replicate" if self.baseline.seen else "baseline"
+                self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, label)
                 self._check_baseline()
+            elif (plain := self._rescue()) is not None:
+                self._measure(self._ledger.ask_for(plain), plain, label="trial")
             else:
                 proposal = self._propose()
                 if proposal is None:
@@ -134,7 +138,7 @@ class Search:
         self._events.trial_started(trial.number, label, config, config.difference(self.space.baseline))
         self._ledger.describe(trial, config, label)
         try:
-            record = self._record(trial.number, config)
+            record = self._record(trial.number, config, label)
         except BaseException:
             # a broken storage must not hide what interrupted the trial
             with suppress(Exception):
@@ -145,15 +149,16 @@ class Search:
         self._remember(record, seen)
         self._events.trial_ended(record, "" if seen.fits is not False else "does not fit")
 
-    def _record(self, number: int, config: Config) -> TrialRecord:
+    def _record(self, number: int, config: Config, kind: str) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
-            spec = self.specs.make(
-                number, config, best_sample_s=self._best_sample_s(), small_batch=self._small_batch(config)
-            )
+            # the reference is measured whole, however slow it is against what was found since
+            best = self._best_sample_s() if kind == "trial" else None
+            spec = self.specs.make(number, config, kind=kind, best_sample_s=best, small_batch=self._small_batch(config))
             return self._runner.run(spec, self._folder.log(number), self._events.progress)
         record = TrialRecord(
             number=number,
+            kind=kind,
             config=dict(config),
             outcome=refusal[0],
             failure=refusal[1],
@@ -203,9 +208,6 @@ class Search:
             if "memory" in option.affects and "loader" not in option.affects
         )
 
-    def _baseline_label(self) -> str:
-        return "replicate of the baseline" if self.baseline.seen else "baseline"
-
     # -- what comes next --------------------------------------------------------------------------------------------
 
     def _seen(self) -> list[Observation]:
@@ -224,6 +226,14 @@ class Search:
                 return trial, config
         left = next(self._left_over(), None)
         return None if left is None else (self._ledger.ask_for(left), left)
+
+    def _rescue(self) -> Config | None:
+        """Return plain PyTorch at the baseline's batch, where the baseline hung: workers are what hangs most."""
+        if not any(seen.outcome is Outcome.TIMEOUT for seen in self.baseline.seen):
+            return None
+        defaults = {name: OPTIONS[name].default for name in self.space.choices if name != "batch_size"}
+        plain = self.space.canonical(self.space.baseline.replace(**defaults))
+        return None if plain in self.measured else plain
 
     def _left_over(self) -> Iterator[Config]:
         """Yield unmeasured legal configs in random order."""

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from autotune.config import Config
-from autotune.report.summary import convergence_notes, print_summary
+from autotune.report.summary import print_summary
 from tests.report.factory import console_of, failed, ok, text_of
 from tests.report.test_table import CLAIM
 
@@ -87,14 +87,6 @@ def test_nothing_fits(save):
 def test_the_baseline_is_the_best(save):
     text = shown(save([ok(0), ok(1, {"num_workers": 2}, sample_s=0.01)]))
     assert "the baseline is the best config found" in text
-
-
-def test_what_a_changed_batch_size_means():
-    (batch, precision) = convergence_notes(Config(batch_size=64), Config(batch_size=256, precision="bf16"))
-    assert "linear scaling rule (Goyal et al. 2017) multiplies it by 4" in batch
-    assert "divide its steps by 4" in batch
-    assert "fp32 -> bf16" in precision
-    assert convergence_notes(Config(batch_size=64), Config(batch_size=64, num_workers=2)) == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])

@@ -1,0 +1,33 @@
+"""The emitted file: what it says of the changes, and which values it must name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from autotune.config import Config
+from autotune.search.emit import consequences, options_to_write
+from tests.search.simulated import FACTS
+
+
+def test_c56_what_a_changed_batch_size_and_precision_mean() -> None:
+    batch, precision = consequences(Config(batch_size=256, precision="bf16"), Config(batch_size=64), FACTS)
+    assert "linear scaling (Goyal et al. 2017) multiplies it by 4" in batch
+    assert "divide its steps by 4" in batch
+    assert "fp32 -> bf16" in precision
+
+
+def test_nothing_is_said_where_training_stays_the_same() -> None:
+    assert list(consequences(Config(batch_size=64, num_workers=2), Config(batch_size=64), FACTS)) == []
+
+
+def test_c49_workers_that_would_repeat_random_numbers_are_named() -> None:
+    facts = dataclasses.replace(FACTS, seeded_generators=("rng",))
+    assert "rng" in next(consequences(Config(batch_size=64, num_workers=2), Config(batch_size=64), facts))
+    assert list(consequences(Config(batch_size=64), Config(batch_size=64), facts)) == []
+
+
+def test_defaults_are_written_only_where_the_script_says_otherwise() -> None:
+    config = Config(batch_size=64, num_workers=0, precision="fp32", channels_last=True)
+    assert options_to_write(config, Config(batch_size=64)) == {"batch_size": 64, "channels_last": True}
+    today = Config(batch_size=64, num_workers=4)
+    assert options_to_write(config, today) == {"batch_size": 64, "num_workers": 0, "channels_last": True}

@@ -1,0 +1,268 @@
+"""A whole search against a make-believe workload: order, budget, failures, resume, answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from autotune.config import Config, read_document
+from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed, UsageError
+from autotune.records import Outcome, Source, TrialSpec
+from autotune.search.run import Result, search_workload
+from autotune.search.setup import Wishes
+from autotune.trials.folder import RunFolder
+from tests.search.simulated import MIB, Listener, SimulatedRunner
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text("x = 1\n")
+    return path
+
+
+class Harness:
+    """Runs searches in one folder."""
+
+    def __init__(self, script: Path, folder: Path) -> None:
+        self.source = Source(script=str(script))
+        self.folder = RunFolder(folder)
+        self.listener = Listener()
+
+    def __call__(self, runner: SimulatedRunner, *, verify: str = "none", **options: Any) -> Result:
+        flow = {name: options.pop(name) for name in ("resume", "force") if name in options}
+        wishes = Wishes(**{"trials": 8, "host_memory_limit_bytes": GIB, "headroom": 0.0, **options})
+        return search_workload(self.source, self.folder, wishes, self.listener, verify=verify, runner=runner, **flow)
+
+    def states(self) -> Counter[str]:
+        study = optuna.load_study(study_name="autotune", storage=f"sqlite:///{self.folder.study}")
+        return Counter(trial.state.name for trial in study.trials)
+
+
+@pytest.fixture
+def search(script: Path, tmp_path: Path) -> Harness:
+    return Harness(script, tmp_path / "run")
+
+
+def test_the_baseline_comes_first_and_twice_then_the_expert(search: Harness) -> None:
+    runner = SimulatedRunner()
+    search(runner)
+    baseline = {"batch_size": 32, "precision": "fp32", "num_workers": 0, "channels_last": False, "num_threads": 0}
+    assert runner.configs[:2] == [baseline, baseline]
+    assert runner.configs[2]["precision"] == "bf16"
+    assert runner.configs[2]["batch_size"] == 32
+    assert len(runner.configs) == 8
+
+
+@pytest.mark.parametrize("sampler", ["structured", "tpe", "random"])
+def test_no_config_is_measured_twice_as_a_new_point(search: Harness, sampler: str) -> None:
+    runner = SimulatedRunner()
+    search(runner, trials=25, sampler=sampler)
+    counts = Counter(tuple(sorted(config.items())) for config in runner.configs)
+    repeated = [dict(config) for config, count in counts.items() if count > 1]
+    assert [config["batch_size"] for config in repeated] == [32]
+    assert len(runner.configs) <= 25
+
+
+def test_every_tenth_trial_is_a_replicate_of_the_baseline(search: Harness) -> None:
+    runner = SimulatedRunner()
+    search(runner, trials=22, sampler="random")
+    places = [index for index, config in enumerate(runner.configs) if config == runner.configs[0]]
+    assert places == [0, 1, 10, 20]
+
+
+def test_the_structured_search_finds_a_good_config_within_the_memory(search: Harness) -> None:
+    runner = SimulatedRunner()
+    result = search(runner, trials=16, host_memory_limit_bytes=400 * MIB)
+    best = result.best
+    assert best is not None
+    assert best["precision"] == "bf16"
+    assert best["channels_last"] is True
+    assert runner.host_bytes(best) <= 400 * MIB
+
+
+def test_a_small_space_is_measured_whole_and_the_search_says_so(search: Harness) -> None:
+    runner = SimulatedRunner()
+    restricted, excluded = {"batch_size": [32, 64]}, ["num_workers", "num_threads"]
+    result = search(runner, trials=50, sampler="random", restricted=restricted, excluded=excluded)
+    assert len({tuple(sorted(config.items())) for config in runner.configs}) == 2 * 2 * 2
+    assert "every config" in result.search.stopped_because
+
+
+def test_a_baseline_off_the_grid_is_measured_as_it_is(search: Harness) -> None:
+    runner = SimulatedRunner()
+    result = search(runner, baseline={"batch_size": 50})
+    assert [config["batch_size"] for config in runner.configs[:2]] == [50, 50]
+    assert all(config["batch_size"] % 8 == 0 for config in runner.configs[2:])
+    assert result.search.baseline.config["batch_size"] == 50
+
+
+def test_a_failing_baseline_ends_the_search_with_the_users_traceback(search: Harness) -> None:
+    runner = SimulatedRunner(rule=lambda spec: Outcome.ERROR)
+    with pytest.raises(ScriptError, match="the baseline does not run") as caught:
+        search(runner)
+    assert caught.value.traceback == "their line\n"
+    assert len(runner.asked) == 1
+    assert search.states() == {"FAIL": 1}
+
+
+def test_b9_a_baseline_that_does_not_fit_sends_the_search_down(search: Harness) -> None:
+    runner = SimulatedRunner(host_bytes=lambda config: config["batch_size"] * MIB)
+    result = search(runner, baseline={"batch_size": 256}, host_memory_limit_bytes=100 * MIB, trials=12)
+    assert runner.configs[0]["batch_size"] == 256
+    assert result.best is not None
+    assert result.best["batch_size"] <= 100
+    assert search.states()["PRUNED"] >= 1
+
+
+def test_a14_nothing_fits_is_an_error_and_never_a_default(search: Harness) -> None:
+    runner = SimulatedRunner(host_bytes=lambda config: GIB)
+    with pytest.raises(DoesNotFit, match="nothing fits"):
+        search(runner, host_memory_limit_bytes=500 * MIB, trials=6)
+    assert not search.folder.best.exists()
+
+
+def test_g5_failures_that_are_all_alike_end_the_search_after_three(search: Harness) -> None:
+    def rule(spec: TrialSpec) -> Outcome:
+        return Outcome.TIMEOUT
+
+    runner = SimulatedRunner(rule=rule)
+    with pytest.raises(SearchFailed, match="failed alike") as caught:
+        search(runner, trials=20)
+    assert len(runner.asked) == 3
+    assert caught.value.traceback == "their line\n"
+
+
+def test_c04_a_baseline_that_hangs_does_not_end_the_search(search: Harness) -> None:
+    hangs = SimulatedRunner(rule=lambda spec: Outcome.TIMEOUT if spec.config.get("num_workers") else None)
+    result = search(hangs, baseline={"batch_size": 32, "num_workers": 2}, trials=10)
+    assert result.best is not None
+    assert result.best["num_workers"] == 0
+
+
+def test_a_trial_that_ran_but_does_not_fit_is_never_chosen(search: Harness) -> None:
+    def over(spec: TrialSpec) -> None:
+        return None
+
+    runner = SimulatedRunner(host_bytes=lambda config: (600 if config["precision"] == "bf16" else 100) * MIB, rule=over)
+    # the watchdog may miss a peak that the record shows: the constraint decides
+    result = search(runner, host_memory_limit_bytes=500 * MIB, trials=12)
+    assert result.best is not None
+    assert result.best["precision"] == "fp32"
+
+
+def test_an_existing_run_is_never_overwritten_unasked(search: Harness) -> None:
+    search(SimulatedRunner(), trials=3)
+    before = search.folder.study.read_bytes()
+    with pytest.raises(RunFolderError, match="holds an earlier search"):
+        search(SimulatedRunner(), trials=3)
+    assert search.folder.study.read_bytes() == before
+    search(SimulatedRunner(), trials=4, force=True)
+    assert sum(search.states().values()) == 4
+
+
+def test_resume_without_a_run_is_an_error(search: Harness) -> None:
+    with pytest.raises(RunFolderError, match="no search to resume"):
+        search(SimulatedRunner(), resume=True)
+
+
+def test_g3_an_interrupted_search_keeps_what_it_found_and_resumes_as_if_undisturbed(
+    search: Harness, script: Path, tmp_path: Path
+) -> None:
+    undisturbed = SimulatedRunner()
+    Harness(script, tmp_path / "undisturbed")(undisturbed, trials=14)
+
+    cut = SimulatedRunner(rule=lambda spec: KeyboardInterrupt() if spec.number == 6 else None)
+    result = search(cut, trials=14)
+    assert result.interrupted
+    assert Config.load(search.folder.best) is not None
+    assert search.states() == {"COMPLETE": 6, "FAIL": 1}
+
+    rest = SimulatedRunner()
+    search(rest, trials=14, resume=True)
+    assert cut.configs[:6] + rest.configs == undisturbed.configs
+    assert any("resumed with 6 trials" in note for note in search.listener.notes)
+    assert search.states()["COMPLETE"] == 14
+    assert "RUNNING" not in search.states()
+
+
+def test_resume_refuses_another_script_and_names_what_differs(search: Harness, script: Path) -> None:
+    search(SimulatedRunner(), trials=3)
+    script.write_text("x = 2\n")
+    with pytest.raises(UsageError, match="script: "):
+        search(SimulatedRunner(), resume=True)
+
+
+def test_resume_refuses_another_space(search: Harness) -> None:
+    search(SimulatedRunner(), trials=3)
+    with pytest.raises(UsageError, match="options: "):
+        search(SimulatedRunner(), resume=True, excluded=["precision"])
+
+
+def test_no_trial_starts_after_the_time_is_used_up(search: Harness) -> None:
+    runner = SimulatedRunner()
+    result = search(runner, timeout_s=1e-9, trials=20)
+    assert len(runner.asked) == 1
+    assert result.search.stopped_because == "the time is used up"
+
+
+def test_two_answers_are_emitted_and_say_what_they_change(search: Harness) -> None:
+    result = search(SimulatedRunner(), trials=16)
+    best, same = Config.load(search.folder.best), Config.load(search.folder.best_same_batch)
+    assert best["batch_size"] != 32
+    assert same["batch_size"] == 32
+    assert [answer.config for answer in result.answers] == [result.best, result.answers[1].config]
+    notes = " ".join(read_document(search.folder.best)["notes"]["lines"])
+    assert "Goyal" in notes
+    assert "Precision fp32 -> bf16" in notes
+    status = read_document(search.folder.best)["measured"]["status"]
+    assert "not verified" in status
+
+
+def test_values_that_differ_from_the_script_are_written_even_where_they_are_defaults(search: Harness) -> None:
+    # loading in the process is PyTorch's default, yet the script says otherwise: the file must say it
+    hangs = SimulatedRunner(rule=lambda spec: Outcome.TIMEOUT if spec.config.get("num_workers") else None)
+    search(hangs, baseline={"batch_size": 32, "num_workers": 2}, trials=8)
+    assert Config.load(search.folder.best)["num_workers"] == 0
+
+
+def test_a_verified_search_claims_and_says_what_each_option_gives(search: Harness) -> None:
+    result = search(SimulatedRunner(noise=0.005), trials=14, verify="full")
+    assert "faster per sample than your baseline" in result.answers[0].sentence
+    document = read_document(search.folder.best)
+    assert document["measured"]["verdict"] == "faster"
+    assert document["measured"]["interval"][0] > 1
+    assert "x (95 % CI" in search.folder.best.read_text().split("[measured]")[0]
+    assert search.folder.verification.exists()
+    assert {record.kind for record in search.folder.records()} == {
+        "baseline",
+        "replicate",
+        "trial",
+        "verification",
+    }
+
+
+def test_a_verification_of_equals_claims_nothing(search: Harness) -> None:
+    flat = SimulatedRunner(noise=0.01)
+    flat._answer = _equal(flat)  # type: ignore[method-assign]
+    result = search(flat, trials=10, verify="quick")
+    assert all("faster" not in answer.sentence for answer in result.answers)
+
+
+def _equal(runner: SimulatedRunner) -> Any:
+    from autotune.records import TrialRecord
+    from tests.search.simulated import measurement
+
+    def answer(spec: TrialSpec) -> TrialRecord:
+        found = measurement(spec.config, 1e-3 * (1 + 0.001 * (spec.number % 3)), 100 * MIB)
+        return TrialRecord(
+            number=spec.number, kind=spec.kind, config=spec.config, outcome=Outcome.OK, measurement=found
+        )
+
+    return answer
