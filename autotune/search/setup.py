@@ -187,4 +187,4 @@ def _last_line(log: Path) -> str:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
-    return lines[-1].strip() if lines else ""
+    return lines[-1].rpartition("error: ")[2].strip() if lines else ""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from autotune.errors import ScriptError
+from autotune.errors import AutotuneError, ScriptError
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 QUIET = {
     # experiment trackers open runs, upload and prompt; forty trials must not
@@ -50,6 +52,10 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
         spec.loader.exec_module(module)
     except SystemExit as error:
         raise _exited(script, error, arguments) from None
+    except AutotuneError as error:  # the script's call of ours was wrong: its line says enough
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f"{Path(item.filename).name}, line {item.lineno}" for item in frames if not _library(item.filename)]
+        raise ScriptError(f"{own[-1] if own else script.name}: {error.message}", hint=error.hint) from None
     except Exception as error:
         hint = "A trial has no terminal: nothing can be asked for there." if isinstance(error, EOFError) else ""
         raise ScriptError(
@@ -59,8 +65,8 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
 
 
 def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> ScriptError:
-    text = user_traceback(error)
-    if "argparse" in text or "parse_args" in text:
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(Path(frame.filename).name == "argparse.py" for frame in frames):
         given = f"It was given: {' '.join(arguments)}. " if arguments else ""
         hint = (
             f"{script.name} parses its arguments on import. {given}"
@@ -68,6 +74,8 @@ def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> Scri
         )
     else:
         hint = "Move what ends the script under: if __name__ == '__main__':"
+    own = [frame for frame in frames if not _library(frame.filename)]
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), f"SystemExit: {error.code}\n"])
     code = "" if error.code is None else repr(error.code)
     return ScriptError(f"{script.name} called sys.exit({code}) when it was imported", hint=hint, traceback=text)
 
@@ -85,13 +93,20 @@ def user_traceback(error: BaseException) -> str:
 
 
 def _user_frames(frames: TracebackType | None) -> TracebackType | None:
-    start = frames
-    while start is not None and _ours(start.tb_frame.f_code.co_filename):
-        start = start.tb_next
-    return start or frames
+    """Return the frames from the user's first one on; where a library failed by itself, from the library's."""
+    for not_theirs in (_library, _ours):
+        start = frames
+        while start is not None and not_theirs(start.tb_frame.f_code.co_filename):
+            start = start.tb_next
+        if start is not None:
+            return start
+    return frames
 
 
 def _ours(filename: str) -> bool:
-    if filename.startswith("<frozen importlib"):
-        return True
-    return Path(filename).is_relative_to(PACKAGE_FOLDER)
+    return filename.startswith("<frozen importlib") or Path(filename).is_relative_to(PACKAGE_FOLDER)
+
+
+def _library(filename: str) -> bool:
+    """Whether a file is ours, Python's or an installed package's."""
+    return _ours(filename) or any(Path(filename).is_relative_to(folder) for folder in LIBRARIES)
