@@ -42,7 +42,9 @@ def _map(item: Any, function: Callable[[Tensor], Any], other: Callable[[Any], An
     if isinstance(item, list):
         return _rebuild_list(item, [again(child) for child in item])
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
-        return _rebuild_dataclass(item, {spec.name: again(getattr(item, spec.name)) for spec in dataclasses.fields(item)})
+        return _rebuild_dataclass(
+            item, {spec.name: again(getattr(item, spec.name)) for spec in dataclasses.fields(item)}
+        )
     return item
 
 

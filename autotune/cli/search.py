@@ -23,6 +23,7 @@ def search(
     verify: Annotated[str, typer.Option(help="How the winner is proven: full, quick or none.")] = "full",
     sampler: Annotated[str, typer.Option(help="structured, tpe, gp, random or grid.")] = "structured",
     objective: Annotated[str, typer.Option(help="throughput, memory, pareto or latency.")] = "throughput",
+    keep: Annotated[float, typer.Option(min=0.01, max=1, help="Throughput to keep under --objective memory.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Same seed, same proposals.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: results/SCRIPT/.", show_default=False)] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the run folder.")] = False,
@@ -89,6 +90,7 @@ def search(
         seed=seed,
         sampler=sampler,
         objective=objective,
+        keep=keep,
         target=0.05 if quick else 0.03,
     )
     from autotune.report.run import read_run

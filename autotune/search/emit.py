@@ -14,7 +14,7 @@ from autotune.config import Config
 from autotune.facts import Facts
 from autotune.options import OPTIONS
 from autotune.search.loop import Measured
-from autotune.search.setup import Prepared, script_hash
+from autotune.search.setup import Prepared, deciding_limit, script_hash
 from autotune.trials.folder import write_atomically
 
 GIB = 1 << 30
@@ -106,8 +106,7 @@ def _options(config: Config, baseline: Config, gains: Mapping[str, str]) -> str:
 def _measured(
     chosen: Measured, baseline: Measured, prepared: Prepared, verified: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    limits = prepared.limits
-    limit = limits.device_bytes if prepared.accelerator and limits.device_bytes else limits.host_bytes
+    limit = deciding_limit(prepared.limits, prepared.accelerator)
     figures: dict[str, Any] = {"status": "screening: single runs, not verified; no claim of a speed-up follows"}
     if verified:
         figures = dict(verified)

@@ -20,7 +20,7 @@ from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.observation import Observation, observe
 from autotune.search.samplers.plan import baseline_due
-from autotune.search.setup import Prepared, Wishes
+from autotune.search.setup import Prepared, Wishes, deciding_limit
 from autotune.search.specs import Specs
 from autotune.trials.folder import RunFolder
 from autotune.trials.preflight import preflight
@@ -47,6 +47,11 @@ class Measured:
         """Seconds a sample: the geometric mean of its runs; None where none was measured."""
         times = [item.sample_s for item in self.seen if item.sample_s is not None]
         return math.exp(sum(map(math.log, times)) / len(times)) if times else None
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest peak of its runs; 0 where none was measured."""
+        return max((item.peak_bytes or 0 for item in self.seen), default=0)
 
     @property
     def usable(self) -> bool:
@@ -113,6 +118,7 @@ class Search:
                 label = "replicate" if self.baseline.seen else "baseline"
                 self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, label)
                 self._check_baseline()
+                self._say_how_long()
             elif (plain := self._rescue()) is not None:
                 self._measure(self._ledger.ask_for(plain), plain, label="trial")
             else:
@@ -127,10 +133,18 @@ class Search:
             raise self._nothing_usable()
 
     def ranking(self) -> list[Measured]:
-        """Return the usable configs, fastest first; unsound ones are left out where any is sound."""
+        """Return the usable configs, best first by the objective; unsound ones are left out where any is sound."""
         usable = [item for item in self.measured.values() if item.usable]
-        sound = [item for item in usable if item.sound]
-        return sorted(sound or usable, key=lambda item: item.sample_s or math.inf)
+        usable = [item for item in usable if item.sound] or usable
+        if self._wishes.objective == "latency":
+            size = self.space.baseline.value("batch_size")
+            usable = [item for item in usable if item.config.value("batch_size") == size]
+        order = sorted(usable, key=lambda item: item.sample_s or math.inf)
+        if self._wishes.objective != "memory" or not order:
+            return order
+        slowest = (order[0].sample_s or math.inf) / self._wishes.keep
+        keeping = [item for item in order if (item.sample_s or math.inf) <= slowest]
+        return sorted(keeping, key=lambda item: item.peak_bytes)
 
     # -- one trial --------------------------------------------------------------------------------------------------
 
@@ -169,8 +183,8 @@ class Search:
         return record
 
     def _observation(self, record: TrialRecord, config: Config) -> Observation:
-        limits, accelerator = self._prepared.limits, self._prepared.accelerator
-        limit = limits.device_bytes if accelerator and limits.device_bytes else limits.host_bytes
+        accelerator = self._prepared.accelerator
+        limit = deciding_limit(self._prepared.limits, accelerator)
         return observe(record, config, limit, accelerator)
 
     def _remember(self, record: TrialRecord, seen: Observation) -> None:
@@ -226,6 +240,16 @@ class Search:
                 return trial, config
         left = next(self._left_over(), None)
         return None if left is None else (self._ledger.ask_for(left), left)
+
+    def _say_how_long(self) -> None:
+        """After the first trial: how long the rest will take."""
+        if self._run_count != 1 or not self.baseline.records[0].wall_s:
+            return
+        wall_s = self.baseline.records[0].wall_s
+        minutes = wall_s * (self._wishes.trials - 1) / 60
+        self._events.note(
+            f"a trial of the baseline takes {wall_s:.0f} s; {self._wishes.trials} like it {minutes:.0f} min"
+        )
 
     def _rescue(self) -> Config | None:
         """Return plain PyTorch at the baseline's batch, where the baseline hung: workers are what hangs most."""

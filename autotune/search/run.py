@@ -17,7 +17,7 @@ from autotune.search.finals import Answer, settle
 from autotune.search.ledger import Ledger
 from autotune.search.loop import Measured, Search
 from autotune.search.samplers import SAMPLERS, make_sampler
-from autotune.search.samplers.objectives import OBJECTIVES
+from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
 from autotune.search.setup import Prepared, Wishes, prepare, run_info
 from autotune.trials.folder import RunFolder, write_atomically
 from autotune.trials.runner import ForkServerRunner, Runner
@@ -77,7 +77,7 @@ def search_workload(
             _check_same(earlier, info)
         write_atomically(folder.run, to_json(info))
         sampler = make_sampler(
-            wishes.sampler, prepared.space, wishes.seed, trials=wishes.trials, objective=OBJECTIVES[wishes.objective]()
+            wishes.sampler, prepared.space, wishes.seed, trials=wishes.trials, objective=_objective(wishes)
         )
         ledger = Ledger(prepared.space, sampler, storage or f"sqlite:///{folder.study.resolve()}")
         end = math.inf if wishes.timeout_s is None else began + wishes.timeout_s
@@ -138,6 +138,12 @@ def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, pre
     for path, answer in zip((folder.best, folder.best_same_batch), answers, strict=False):
         chosen = search.measured.get(answer.config, Measured(answer.config))
         emit(path, chosen, search.baseline, prepared, gains=answer.gains, verified=answer.figures())
+
+
+def _objective(wishes: Wishes) -> Objective:
+    if wishes.objective == "memory":
+        return Memory(keep=wishes.keep)
+    return OBJECTIVES[wishes.objective]()
 
 
 def _check_names(wishes: Wishes, verify: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autotune.config import Config
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
@@ -47,6 +48,8 @@ class Wishes:
     seed: int = 0
     sampler: str = "structured"
     objective: str = "throughput"
+    keep: float = 0.95
+    """share of the best throughput that the memory objective must keep"""
     target: float = 0.03
 
 
@@ -136,6 +139,26 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         started_at=time.time(),
         command=tuple(command),
     )
+
+
+def space_of(info: RunInfo) -> Space:
+    """Return the space of an earlier search, as its run folder describes it.
+
+    Raises:
+        ValueError: the description is damaged.
+    """
+    context = Context(
+        facts=from_plain(Facts, info.facts),
+        machine=from_plain(Machine, info.machine),
+        baseline=dict(info.baseline),
+    )
+    choices = {name: tuple(values) for name, values in info.choices.items()}
+    return Space(context, choices, dict(info.reasons), Config(**info.baseline))
+
+
+def deciding_limit(limits: Limits, accelerator: bool) -> int:
+    """Return the bytes that decide whether a config fits: of the accelerator, or of the host."""
+    return limits.device_bytes if accelerator and limits.device_bytes else limits.host_bytes
 
 
 def script_hash(source: Source) -> str:

@@ -1,0 +1,72 @@
+"""What the models believe, asked of a finished search."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from autotune.errors import RunFolderError
+from autotune.records import Source
+from autotune.report.explain import print_explanation
+from autotune.report.run import read_run
+from autotune.search.explain import explain
+from autotune.search.run import search_workload
+from autotune.search.setup import Wishes, space_of
+from autotune.trials.folder import RunFolder
+from tests.search.simulated import Listener, SimulatedRunner
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    root = tmp_path_factory.mktemp("explain")
+    script = root / "train.py"
+    script.write_text("x = 1\n")
+    folder = RunFolder(root / "run")
+    wishes = Wishes(trials=12, host_memory_limit_bytes=GIB, headroom=0.0)
+    search_workload(Source(script=str(script)), folder, wishes, Listener(), verify="none", runner=SimulatedRunner())
+    return folder
+
+
+def test_the_space_is_rebuilt_from_the_run_folder(folder: RunFolder) -> None:
+    info = read_run(folder).info
+    space = space_of(info)
+    assert {name: list(values) for name, values in space.choices.items()} == dict(info.choices)
+    assert dict(space.baseline) == dict(info.baseline)
+
+
+def test_the_effects_of_a_clean_workload_are_seen(folder: RunFolder) -> None:
+    run = read_run(folder)
+    found = explain(run.info, run.screening)
+    ratio = {(item.option, item.value): item.ratio for item in found.effects}
+    assert found.best_measured.config["precision"] == "bf16"
+    assert 1.3 < ratio["precision", "fp32"] < 2.1  # 1 / 0.6 in truth
+    assert all(item.ratio == 1.0 for item in found.effects if item.in_best)
+
+
+def test_the_memory_line_agrees_with_what_was_measured(folder: RunFolder) -> None:
+    run = read_run(folder)
+    found = explain(run.info, run.screening)
+    seen = [item for item in found.memory if item.measured_bytes]
+    assert seen
+    assert all(abs(item.peak_bytes / item.measured_bytes - 1) < 0.1 for item in seen if item.measured_bytes)
+    chances = [item.fits for item in found.memory]
+    assert chances == sorted(chances, reverse=True)
+
+
+def test_it_is_printed_as_belief(folder: RunFolder) -> None:
+    run = read_run(folder)
+    out = io.StringIO()
+    print_explanation(Console(file=out, width=100), run, explain(run.info, run.screening))
+    text = out.getvalue()
+    assert "not measurements" in text
+    assert "in the best config" in text
+
+
+def test_nothing_measured_is_an_error(folder: RunFolder) -> None:
+    run = read_run(folder)
+    with pytest.raises(RunFolderError, match="nothing was measured"):
+        explain(run.info, [])
