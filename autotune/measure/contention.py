@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class Reading:
     """times that the cgroup's CPU quota stopped it"""
 
     @classmethod
-    def take(cls) -> Reading:
-        pids = [os.getpid(), *(process.pid for process in workers())]
+    def take(cls, pids: Sequence[int]) -> Reading:
+        """Read the counters now: of the machine, and of the processes that are our own (see `family`)."""
         return cls(
             at_s=time.perf_counter(),
             run_delay_s=_run_delay_s(),
@@ -47,6 +47,11 @@ class Reading:
             swapped_in=_number_after(PROC / "vmstat", "pswpin"),
             throttled=_number_after(_cgroup_file(), "nr_throttled"),
         )
+
+
+def family() -> list[int]:
+    """Return the processes of this trial; walking all processes of the machine takes a while."""
+    return [os.getpid(), *(process.pid for process in workers())]
 
 
 def flags_between(before: Reading, after: Reading, threads: float, cores: float) -> list[str]:

@@ -9,7 +9,7 @@ from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_pe
 from autotune.measure.session import KEPT_LOSSES, Session
 from autotune.measure.validity import NonFinite, finite
 from autotune.measure.warmup import warm_up
-from autotune.measure.window import drain_and_settle, measure_window, plan_blocks
+from autotune.measure.window import measure_window, plan_blocks
 from autotune.records import Block, Measurement
 
 
@@ -42,7 +42,6 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     session.host_memory.reset_peak()
     session.device.synchronize()
     session.device.reset_peaks()
-    drain_and_settle(session, plan)
     pss_before = session.host_memory.sample_tree()
     rule = StopRule(
         target=wanted.target,

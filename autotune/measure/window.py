@@ -11,7 +11,7 @@ import torch
 
 from autotune.machine import usable_cores
 from autotune.measure.blocks import StopRule, estimate, steady
-from autotune.measure.contention import Reading, flags_between
+from autotune.measure.contention import Reading, family, flags_between
 from autotune.measure.session import Session
 from autotune.records import Block
 
@@ -101,12 +101,18 @@ def _settle(session: Session, steps: int) -> None:
 
 
 def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[list[Block], str]:
-    """Time blocks until the rule has enough; return them and the condition that was not met, if any."""
+    """Drain the loader and time blocks until the rule has enough.
+
+    Returns:
+        The blocks, and the condition that was not met, if any.
+    """
     gc.collect()
+    pids = family()
+    drain_and_settle(session, plan)  # nothing slow from here to the first block: the queue would fill again
     if plan.whole_epochs:
         _finish_epoch(session)
     began = session.clock()
-    before = Reading.take()
+    before = Reading.take(pids)
     retries = session.device.retries()
     blocks: list[Block] = []
     decision = None
@@ -131,7 +137,7 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
         session.progress("window", {"block": len(blocks), "sample_s": block.wall_s / block.samples})
         decision = rule.decide(blocks)
     threads = session.workers + torch.get_num_threads()
-    for flag in flags_between(before, Reading.take(), threads, usable_cores()):
+    for flag in flags_between(before, Reading.take(family()), threads, usable_cores()):
         session.flag(flag)
     if session.device.retries() > retries:
         session.flag("memory_pressure")
