@@ -1,0 +1,136 @@
+"""Compute on cached batches, memory after the window, the restart of an epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from measuring import FakeClock, Numbers, make_workload, open_session
+from torch import nn
+
+from autotune.measure import breakdown
+from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
+from autotune.measure.protocol import Wanted, measure
+
+STEP_S = 0.02
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def test_c80_a_step_that_changes_its_batch_in_place_gets_a_fresh_one_each_time(clock):
+    seen = []
+
+    def step(batch: Any) -> None:
+        clock.sleep(STEP_S)
+        seen.append(batch[0].max().item())
+        batch[0].mul_(2)
+
+    session = open_session(make_workload(step, length=4096), clock=clock)
+    assert cached_compute(session) == pytest.approx(STEP_S)
+    assert len(seen) >= 8
+    assert max(seen) <= 6.0
+
+
+def test_compute_is_timed_with_the_loader_left_out(clock):
+    workload = make_workload(
+        lambda batch: clock.sleep(STEP_S), dataset=lambda: Numbers(4096, lambda index: clock.sleep(0.01))
+    )
+    assert cached_compute(open_session(workload, clock=clock)) == pytest.approx(STEP_S)
+
+
+def test_the_loader_gets_the_time_to_fill_its_queue(clock, monkeypatch):
+    slept = []
+    monkeypatch.setattr(breakdown.time, "sleep", slept.append)
+    session = open_session(make_workload(length=4096), clock=clock)
+    session.workers, session.queue, session.loader_s = 2, 8, 0.05
+    cached_compute(session)
+    assert slept == [pytest.approx(0.1 + 8 * 0.05)]
+    session.loader_s = 100.0
+    cached_compute(session)
+    assert slept[1] == 5.0
+
+
+@pytest.mark.parametrize(("sizes", "grows"), [([1000, 1010, 1015], False), ([1000, 1010, 1030], True)])
+def test_c23_a_tree_that_grows_is_flagged_where_there_are_workers(clock, monkeypatch, sizes, grows):
+    session = open_session(make_workload(length=4096), clock=clock)
+    session.workers = 2
+    readings = iter([sizes[0], *sizes, sizes[-1], sizes[-1]])
+    monkeypatch.setattr(session.host_memory, "sample_tree", lambda: next(readings))
+    memory_peaks(session, host_peak=0, pss_before=sizes[0])
+    assert ("host_memory_growing" in session.flags) == grows
+
+
+def test_the_lifetime_peak_is_never_below_the_steady_one(clock):
+    session = open_session(make_workload(length=4096), clock=clock)
+    session.host_memory.reset_peak()
+    steady, lifetime = memory_peaks(session, host_peak=1 << 40, pss_before=0)
+    assert steady.host == lifetime.host == 1 << 40
+    assert 0 < steady.tree_pss < 1 << 40
+
+
+# ---- restarts ----
+
+
+def slow_workers(worker: int) -> None:
+    import time
+
+    time.sleep(0.4)
+
+
+def restart(**config: Any) -> tuple[float, bool]:
+    """Return the measured overhead of an epoch whose workers take 0.4 s to start."""
+    session = open_session(make_workload(length=8 * 50), **config)
+    loader = session.training.tuned.loader
+    session.training.tuned.loader = lambda data, **given: loader(data, worker_init_fn=slow_workers, **given)
+    session.stream = session.open_stream(session.training.make_loader().host, 400)
+    session.stream.next()
+    session.stream.close()
+    return epoch_overhead(session, step_s=0.001)
+
+
+def test_c29_workers_that_start_anew_cost_every_epoch_and_persistent_ones_do_not():
+    anew, estimated = restart(num_workers=1)
+    assert anew > 0.3
+    assert not estimated
+    kept, estimated = restart(num_workers=1, persistent_workers=True)
+    assert kept < 0.2
+    assert not estimated
+
+
+def test_a_restart_that_is_nothing_beside_the_epoch_is_estimated_from_the_first(clock):
+    session = open_session(make_workload(lambda batch: clock.sleep(1.0), length=8 * 1000), clock=clock)
+    session.stream.first_batch_s = 1.5
+    assert epoch_overhead(session, step_s=1.0) == (0.5, True)
+
+
+def test_the_median_of_the_restarts_seen_is_taken(clock):
+    session = open_session(make_workload(length=80), clock=clock)
+    session.stream.boundaries = [9.0, 2.0, 3.0]
+    assert epoch_overhead(session, step_s=1.0) == (2.0, False)
+    session.stream.boundaries = [0.5]
+    assert epoch_overhead(session, step_s=1.0) == (0.0, False)
+
+
+def test_tokens_a_sample_are_seen_where_batches_hold_token_numbers(clock):
+    def collate(items: list[Any]) -> torch.Tensor:
+        return torch.zeros(len(items), 12, dtype=torch.long)
+
+    class Tokens(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(3, 4)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            clock.sleep(STEP_S)
+            return self.table(tokens).mean()
+
+    session = open_session(
+        make_workload(model=Tokens, collate_fn=collate, training_step=lambda model, batch: model(batch), length=4096),
+        clock=clock,
+    )
+    found, _ = measure(session, Wanted())
+    assert found.tokens_per_sample == 12.0

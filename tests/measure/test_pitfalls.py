@@ -1,0 +1,135 @@
+"""Pitfalls of the method that only real loader workers and real time show."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import pytest
+import torch
+from measuring import Numbers, QuickDevice, make_workload, open_session
+from torch.utils.data import DataLoader
+
+from autotune.measure import window
+from autotune.measure.protocol import Wanted, measure
+from autotune.measure.window import plan_blocks
+
+# Python 3.12 warns of every fork beside threads, and torch has threads
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+]
+
+
+def sleeping(load_s: float, compute_s: float, length: int = 4096, **changes: Any) -> Any:
+    """Return a workload that sleeps for each sample and each step; batches of one sample."""
+    return make_workload(
+        lambda batch: time.sleep(compute_s),
+        dataset=lambda: Numbers(length, lambda index: time.sleep(load_s)),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("drained", [True, False])
+def test_c7_batches_that_lie_ready_do_not_hide_the_loader(monkeypatch, drained):
+    """Pitfall 1: truth is 40 ms a step; what was prefetched in an idle moment makes it look like 20 ms."""
+    drain = window.drain_and_settle
+
+    def after_a_pause(session: Any, plan: Any) -> None:
+        time.sleep(1.2)
+        if drained:
+            drain(session, plan)
+
+    monkeypatch.setattr(window, "drain_and_settle", after_a_pause)
+    session = open_session(
+        sleeping(0.08, 0.02),
+        device=QuickDevice(torch.device("cpu")),
+        batch_size=1,
+        num_workers=2,
+        prefetch_factor=12,
+    )
+    found, _ = measure(session, Wanted(target=0.5))
+    if drained:
+        assert found.step_s > 0.032
+        assert found.loader_s == pytest.approx(0.04, rel=0.3)
+    else:
+        assert found.step_s < 0.03
+        assert found.loader_s is None
+
+
+def test_bursts_of_a_loader_are_inside_a_block():
+    """Pitfall 2: four workers deliver four batches at once; the median step sees no wait, the block does."""
+    ends = []
+
+    def step(batch: Any) -> None:
+        time.sleep(0.02)
+        ends.append(time.perf_counter())
+
+    workload = make_workload(step, dataset=lambda: Numbers(4096, lambda index: time.sleep(0.2)))
+    session = open_session(workload, device=QuickDevice(torch.device("cpu")), batch_size=1, num_workers=4)
+    found, _ = measure(session, Wanted(target=0.5))
+    count = sum(block.steps for block in found.blocks)
+    assert all(block.steps % 4 == 0 for block in found.blocks)
+    assert found.step_s > 0.04  # truth: 50 ms
+    gaps = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+    assert statistics.median(gaps[-count - 20 : -20]) < 0.03
+    assert plan_blocks(session).steps % 4 == 0
+
+
+def slow_start(worker: int) -> None:
+    time.sleep(0.5)
+
+
+def test_c29_an_epoch_shorter_than_the_window_is_measured_whole():
+    """Pitfall 9: six batches an epoch; workers that start anew cost half a second each time."""
+    found = {}
+    for persistent in (False, True):
+
+        def load(batch_size: int, **options: Any) -> Any:
+            return DataLoader(Numbers(48), batch_size, worker_init_fn=slow_start, **options)
+
+        session = open_session(
+            make_workload(lambda batch: time.sleep(0.01), loader=load, dataset=None),
+            device=QuickDevice(torch.device("cpu")),
+            num_workers=2,
+            persistent_workers=persistent,
+        )
+        found[persistent], _ = measure(session, Wanted(target=0.5))
+        assert "short_epoch" in found[persistent].flags
+        assert {block.steps % 6 for block in found[persistent].blocks} == {0}
+        assert found[persistent].samples_per_epoch == 48
+    assert found[False].sample_s > 1.5 * found[True].sample_s
+
+
+def test_prefetch_that_cannot_be_drained_is_flagged():
+    """An epoch of fewer batches than lie ready."""
+    session = open_session(
+        sleeping(0.0, 0.06, length=12),
+        device=QuickDevice(torch.device("cpu")),
+        batch_size=1,
+        num_workers=2,
+        prefetch_factor=8,
+    )
+    found, _ = measure(session, Wanted(target=0.5))
+    assert "prefetch_bias" in found.flags
+    assert found.loader_s is None
+
+
+def test_what_is_added_to_a_step_by_the_epoch_is_what_a_plain_loop_pays():
+    """The objective times the samples of an epoch, against a loop over epochs that knows nothing of autotune."""
+    device = QuickDevice(torch.device("cpu"))
+    session = open_session(
+        sleeping(0.05, 0.06, length=24), device=device, batch_size=1, num_workers=2, persistent_workers=True
+    )
+    found, _ = measure(session, Wanted(target=0.5))
+    loader = DataLoader(
+        Numbers(24, lambda index: time.sleep(0.05)), batch_size=1, num_workers=2, persistent_workers=True
+    )
+    for epoch in range(3):
+        if epoch == 1:
+            began = time.perf_counter()
+        for _ in loader:
+            time.sleep(0.06)
+    plain_s = (time.perf_counter() - began) / 2
+    assert found.sample_s * 24 == pytest.approx(plain_s, rel=0.25)
