@@ -102,6 +102,10 @@ class Option(ABC):
         """Return the expected effect of `value` against the default."""
         return Effect()
 
+    def refusal(self, value: Value, context: Context) -> str | None:
+        """Return why this one value cannot run with this workload, or None."""
+        return None
+
     def check(self, value: Value) -> str | None:
         """Return why `value` can never be a value of this option (a wrong type, out of range), or None."""
         if type(value) is type(self.default):

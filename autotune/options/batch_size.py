@@ -27,16 +27,16 @@ class BatchSize(Option):
         top = largest_batch(context)
         step = context.batch_step
         if top < step:
-            return Inapplicable(
-                f"{top} samples at most, and sizes are multiples of {step}; --batch-step 1 allows others"
-            )
+            reason = f"{top} samples at most, and sizes are multiples of {step}; --batch-step 1 allows others"
+            return Inapplicable(reason, keep=True)
         sizes = [size for size in ladder(step, top) if self.refusal(size, context) is None]
-        return sizes or Inapplicable("every size leaves a last batch of one sample, which BatchNorm refuses")
+        if not sizes:
+            return Inapplicable("every size leaves a last batch of one sample, which BatchNorm refuses", keep=True)
+        return sizes
 
-    def refusal(self, size: int, context: Context) -> str | None:
-        """Return why this one size cannot be trained with here, or None."""
-        facts = context.facts
-        if facts.dataset_length is None:
+    def refusal(self, value: Value, context: Context) -> str | None:
+        facts, size = context.facts, int(value)
+        if facts.dataset_length is None or facts.fixed_batch:
             return None
         if size > facts.dataset_length:
             return f"more than the {facts.dataset_length} samples of the dataset"

@@ -43,7 +43,11 @@ class Precision(Option):
         return Effect(compute=-0.35, memory=-0.45, sd=0.3)
 
     def check(self, value: Value) -> str | None:
-        return None if value == "fp32" or value in AUTOCAST_DTYPES else "takes fp32, bf16 or fp16"
+        return (
+            None
+            if isinstance(value, str) and (value == "fp32" or value in AUTOCAST_DTYPES)
+            else "takes fp32, bf16 or fp16"
+        )
 
     def apply(self, value: Value, plan: Plan) -> None:
         if value == "fp32":

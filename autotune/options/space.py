@@ -12,6 +12,7 @@ from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
 from autotune.options.base import Context, Inapplicable, Option, Value
+from autotune.options.batch_size import largest_batch
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Space:
 
     def legal(self, config: Config) -> str | None:
         """Return why the combination cannot run here, or None."""
-        size = config.value("batch_size")
-        return OPTIONS["batch_size"].refusal(int(size), self.context) if "batch_size" in self.choices else None  # type: ignore[attr-defined]
+        refusals = (OPTIONS[name].refusal(config.value(name), self.context) for name in self.choices)
+        return next(filter(None, refusals), None)
 
     def size(self) -> int:
         """Return the number of configs, counting those with inert values once for each value."""
@@ -86,8 +87,11 @@ def make_space(
         UsageError: a value that the option cannot take, or an option that does not apply here.
     """
     fixed, restricted = dict(fixed or {}), dict(restricted or {})
-    for name in {*fixed, *restricted, *excluded}:
+    named = [*fixed, *restricted, *dict.fromkeys(excluded)]
+    for name in named:
         option_named(name)
+        if named.count(name) > 1:
+            raise UsageError(f"{name} is named by more than one of --fix, --choices and --exclude")
     choices: dict[str, tuple[Value, ...]] = {}
     reasons: dict[str, str] = {}
     for option in OPTIONS.values():
@@ -101,9 +105,9 @@ def make_space(
             if (name in fixed and fixed[name] != today) or name in restricted:
                 raise UsageError(f"{name} does not apply here: {found.reason}")
         elif name in fixed:
-            choices[name] = (_checked(option, fixed[name]),)
+            choices[name] = (_checked(option, fixed[name], context),)
         elif name in restricted:
-            choices[name] = tuple(dict.fromkeys(_checked(option, value) for value in restricted[name]))
+            choices[name] = tuple(dict.fromkeys(_checked(option, value, context) for value in restricted[name]))
         elif name in excluded:
             choices[name] = (today,)
             reasons[name] = "excluded"
@@ -114,16 +118,24 @@ def make_space(
     return Space(context, choices, reasons, Space(context, choices, reasons, baseline).canonical(baseline))
 
 
-def _checked(option: Option, value: Value) -> Value:
+def _checked(option: Option, value: Value, context: Context) -> Value:
     complaint = option.check(value)
     if complaint:
         raise UsageError(f"{option.name} = {value!r}: {option.name} {complaint}")
+    refusal = option.refusal(value, context)
+    if refusal:
+        raise UsageError(f"{option.name}={value} cannot run here: {refusal}")
     return value
 
 
 def _with_today(option: Option, found: Sequence[Value], today: Value, context: Context) -> Sequence[Value]:
-    """Add the baseline's value, except a batch size off the grid: that one is measured beside the space."""
-    if today in found or (option.name == "batch_size" and int(today) % context.batch_step):
+    """Add the baseline's value, except a batch size off the grid or too large: it is measured beside the space."""
+    if today in found or (option.name == "batch_size" and not _on_grid(int(today), context)):
         return found
     # values without an order keep theirs; a number goes to its place
     return sorted([*found, today]) if option.ordered and option.name != "num_threads" else [*found, today]
+
+
+def _on_grid(size: int, context: Context) -> bool:
+    possible = size <= largest_batch(context) and OPTIONS["batch_size"].refusal(size, context) is None
+    return possible and size % context.batch_step == 0
