@@ -27,7 +27,7 @@ class Config(Mapping[str, Value]):
 
     __slots__ = ("_hash", "_values")
 
-    def __init__(self, **values: Value) -> None:
+    def __init__(self, /, **values: Value) -> None:
         for name, value in values.items():
             complaint = option_named(name).check(value)
             if complaint:
@@ -58,7 +58,7 @@ class Config(Mapping[str, Value]):
         """Return the value set here, else PyTorch's default."""
         return self._values[name] if name in self._values else option_named(name).default
 
-    def replace(self, **values: Value) -> Config:
+    def replace(self, /, **values: Value) -> Config:
         """Return a copy with some values changed."""
         return Config(**{**self._values, **values})
 
@@ -103,7 +103,7 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ConfigError(f"no such config: {path}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not text, a number of thousands of digits, too deep
         raise ConfigError(f"{path} is damaged: {error}") from None
 
 

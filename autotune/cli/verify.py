@@ -59,7 +59,7 @@ def verify(
     made_for = read_document(path).get("workload", {})
     source = _source(made_for, script, path)
     check_script(Path(source.script))
-    today = parse_values(baseline) if baseline else made_for.get("baseline", {})
+    today = parse_values(baseline) if baseline else _baseline(made_for, path)
     wishes = Wishes(device=device, baseline=today, timeout_s=timeout, seed=seed, trial_timeout_s=trial_timeout)
     end_like_ctrl_c()
     console = Console(stderr=json)
@@ -88,10 +88,25 @@ def _source(made_for: Any, script: Path | None, path: Path) -> Any:
     named = script or Path(str(made_for.get("script", "")))
     if not named.name:
         raise UsageError(f"{path} names no script", hint="Give it: --script train.py")
-    functions = made_for.get("functions", {})
+    functions, arguments = made_for.get("functions", {}), made_for.get("arguments", [])
+    if not isinstance(functions, dict) or not isinstance(arguments, list):
+        raise ConfigError(f"{path}: [workload] is damaged: its functions are no table, or its arguments no list")
     return Source(
         script=str(named.resolve()),
-        arguments=tuple(map(str, made_for.get("arguments", []))),
+        arguments=tuple(map(str, arguments)),
         workload=str(made_for.get("workload", "")),
-        functions={str(role): str(name) for role, name in functions.items()} if isinstance(functions, dict) else {},
+        functions={str(role): str(name) for role, name in functions.items()},
     )
+
+
+def _baseline(made_for: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what the script ran when the file was made."""
+    from autotune.config import Config
+
+    baseline = made_for.get("baseline", {})
+    if not isinstance(baseline, dict):
+        raise ConfigError(f"{path}: [workload] is damaged: its baseline is no table")
+    try:
+        return dict(Config(**baseline))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: [workload] baseline: {error.message}", hint=error.hint) from None
