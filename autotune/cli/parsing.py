@@ -33,6 +33,8 @@ def parse_choices(texts: Iterable[str]) -> dict[str, list[Value]]:
     for text in texts:
         name, values = _split(text, "num_workers=0,2,4")
         choices[name] = [parse_value(name, value) for value in values.split(",") if value.strip()]
+        if not choices[name]:
+            raise UsageError(f"{text}: not in the form num_workers=0,2,4")
     return choices
 
 
@@ -48,7 +50,7 @@ def parse_value(name: str, text: str) -> Value:
     value: Value = text.strip()
     if isinstance(option.default, bool) and word in (*TRUE, *FALSE):
         value = word in TRUE
-    elif isinstance(option.default, int) and re.fullmatch(r"[+-]?\d+", word):
+    elif isinstance(option.default, int) and re.fullmatch(r"[+-]?\d{1,18}", word):
         value = int(word)
     complaint = option.check(value)
     if complaint:
@@ -64,7 +66,7 @@ def parse_size(text: str | None, flag: str) -> int | None:
     """
     if text is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
     size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
     if size <= 0:
         raise UsageError(f"{flag} {text}: not a size", hint="Sizes are written 20GiB, 500MiB or 8GB.")
