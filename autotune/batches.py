@@ -99,18 +99,27 @@ def clone(batch: Any) -> Any:
     return map_tensors(batch, lambda tensor: tensor.detach().clone(), copy.deepcopy)
 
 
-def tensors(batch: Any) -> Iterator[Tensor]:
+def tensors(batch: Any, depth: int = 4) -> Iterator[Tensor]:
     """Yield every tensor of the batch, those inside objects with a `.to()` included where they can be seen."""
     found: list[Tensor] = []
 
     def look_inside(item: Any) -> Any:
-        values = getattr(item, "__dict__", {}).values()
-        inside = item.values() if isinstance(item, Mapping) else values
-        found.extend(value for value in inside if isinstance(value, Tensor))
+        if depth > 0:
+            for value in _contents(item):
+                found.extend(tensors(value, depth - 1))
         return item
 
     map_tensors(batch, found.append, look_inside)
     return iter(found)
+
+
+def _contents(item: Any) -> list[Any]:
+    """Return what an object holds, as far as it shows."""
+    if isinstance(item, Mapping):
+        return list(item.values())
+    if isinstance(item, tuple | list):
+        return list(item)
+    return list(getattr(item, "__dict__", {}).values())
 
 
 def nbytes(batch: Any) -> int:
