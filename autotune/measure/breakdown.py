@@ -99,25 +99,34 @@ def small_batch_peak(session: Session, batch_size: int) -> Peaks | None:
     return peak
 
 
-def epoch_overhead(session: Session, step_s: float) -> tuple[float, bool]:
-    """Return what an epoch's restart costs beyond a step, in seconds, and whether that is an estimate."""
+def epoch_overhead(session: Session, step_s: float, wait_s: float) -> tuple[float, bool]:
+    """Return what an epoch costs beyond its steps, in seconds, and whether that is an estimate.
+
+    At a restart all workers begin a batch at once, and after it all their batches are there at once: what is waited
+    then stands for the waits of as many steps as there are workers.
+
+    Args:
+        step_s: seconds a step.
+        wait_s: of these, the wait for the batch.
+    """
     began = session.clock()
     session.progress("epoch restart", {})
-    overhead = _overhead(session, step_s)
+    restart_s, estimated = _restart(session, step_s)
     session.seconds["epoch_s"] = session.clock() - began
-    return overhead
+    return max(0.0, restart_s - max(session.workers, 1) * wait_s), estimated
 
 
-def _overhead(session: Session, step_s: float) -> tuple[float, bool]:
+def _restart(session: Session, step_s: float) -> tuple[float, bool]:
+    """Return the seconds from the last step of an epoch to the first batch of the next."""
     seen = session.stream.boundaries
     if seen:
-        return max(0.0, sorted(seen)[len(seen) // 2] - step_s), False
-    first_s = max(0.0, session.stream.first_batch_s - step_s)
+        return sorted(seen)[len(seen) // 2], False
+    first_s = session.stream.first_batch_s
     epoch = session.stream.steps_per_epoch
     negligible = epoch is None or first_s < NEGLIGIBLE_RESTART * epoch * step_s
     if negligible or not session.plain_loader:
         return first_s, True
-    return max(0.0, _measured_restart(session) - step_s), False
+    return _measured_restart(session), False
 
 
 def _measured_restart(session: Session) -> float:

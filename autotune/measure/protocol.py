@@ -57,13 +57,13 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     found = estimate(blocks)
     per_step = _total(blocks, "samples") / _total(blocks, "steps")
     step_s = found.sample_s * per_step
+    wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
     compute_s = None if wanted.fixed_blocks else cached_compute(session)
     steady, lifetime = memory_peaks(session, host_peak, pss_before)
     session.stream.close()
     whole_epochs = "short_epoch" in session.flags
-    overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s)
+    overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s, wait_s)
     epoch_samples = _samples_per_epoch(session, per_step)
-    wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
     measurement = Measurement(
         sample_s=found.sample_s + (overhead_s / epoch_samples if epoch_samples else 0.0),
         step_s=step_s,

@@ -89,7 +89,7 @@ def restart(**config: Any) -> tuple[float, bool]:
     session.stream = session.open_stream(session.training.make_loader().host, 400)
     session.stream.next()
     session.stream.close()
-    return epoch_overhead(session, step_s=0.001)
+    return epoch_overhead(session, step_s=0.001, wait_s=0.0)
 
 
 def test_c29_workers_that_start_anew_cost_every_epoch_and_persistent_ones_do_not():
@@ -104,15 +104,21 @@ def test_c29_workers_that_start_anew_cost_every_epoch_and_persistent_ones_do_not
 def test_a_restart_that_is_nothing_beside_the_epoch_is_estimated_from_the_first(clock):
     session = open_session(make_workload(lambda batch: clock.sleep(1.0), length=8 * 1000), clock=clock)
     session.stream.first_batch_s = 1.5
-    assert epoch_overhead(session, step_s=1.0) == (0.5, True)
+    assert epoch_overhead(session, step_s=1.0, wait_s=0.25) == (1.25, True)
 
 
 def test_the_median_of_the_restarts_seen_is_taken(clock):
     session = open_session(make_workload(length=80), clock=clock)
     session.stream.boundaries = [9.0, 2.0, 3.0]
-    assert epoch_overhead(session, step_s=1.0) == (2.0, False)
-    session.stream.boundaries = [0.5]
-    assert epoch_overhead(session, step_s=1.0) == (0.0, False)
+    assert epoch_overhead(session, step_s=1.0, wait_s=0.0) == (3.0, False)
+
+
+@pytest.mark.parametrize(("workers", "overhead_s"), [(0, 2.5), (1, 2.5), (4, 1.0), (8, 0.0)])
+def test_the_wait_at_a_restart_replaces_that_of_a_step_for_each_worker(clock, workers, overhead_s):
+    session = open_session(make_workload(length=80), clock=clock)
+    session.workers = workers
+    session.stream.boundaries = [3.0]
+    assert epoch_overhead(session, step_s=1.0, wait_s=0.5) == (overhead_s, False)
 
 
 def test_tokens_a_sample_are_seen_where_batches_hold_token_numbers(clock):
