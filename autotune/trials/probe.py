@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import copy
-import pickle
-import random
 import time
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
-from torch.utils.data._utils import worker
+from torch.utils.data import IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, checkpoint_chain, find_chain
 from autotune.config import Config
 from autotune.device import device_named
-from autotune.errors import AutotuneError, ScriptError, WorkloadError
+from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.training import Training, seed_all
-from autotune.records import Outcome, TrialSpec
-from autotune.trials.outcomes import classify_error
-from autotune.workload import Workload, accepts
+from autotune.records import TrialSpec
+from autotune.trials.probe_data import (
+    dataset_length,
+    first_batches,
+    generators,
+    raise_unless_users,
+    why_batch_is_fixed,
+    why_no_workers,
+)
+from autotune.workload import Workload
 from autotune.workload.script import brief, user_traceback
 
 PROBE_BATCH = 8
-SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
 GRADIENT_TOLERANCE = 1e-3  # of recomputed against kept, relative to the largest gradient of the parameter, in fp32
 
 
@@ -49,9 +51,9 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     batch_size = _probe_batch(baseline.get("batch_size"))
     training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
     seconds["build_s"] = time.perf_counter() - at
-    length = _dataset_length(training)
+    length = dataset_length(training)
     progress("first step", {})
-    batches, load_s = _first_batches(training)
+    batches, load_s = first_batches(training)
     batch = batches[0]
     with _watching() as seen:
         step_s = _time_steps(training, batches)
@@ -72,10 +74,10 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         batch_structure=describe(batch),
         sample_bytes=nbytes(batch) // batch_size,
         tensors_per_batch=sum(1 for _ in tensors(batch)),
-        fixed_batch=_why_batch_is_fixed(training, batch, batch_size, length),
-        workers_refused=_why_no_workers(training, batch),
+        fixed_batch=why_batch_is_fixed(training, batch, batch_size, length),
+        workers_refused=why_no_workers(training, batch),
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
-        seeded_generators=tuple(_generators(training.dataset)),
+        seeded_generators=tuple(generators(training.dataset)),
         model=type(training.model).__name__,
         parameters=sum(item.numel() for item in training.model.parameters()),
         trainable_parameters=sum(item.numel() for item in training.trainable().values()),
@@ -109,56 +111,6 @@ def _probe_batch(baseline: Any) -> int:
     return max(2, min(PROBE_BATCH, int(baseline))) if baseline is not None else PROBE_BATCH
 
 
-def _dataset_length(training: Training) -> int | None:
-    host = training.loader.host
-    if training.workload.pre_batched or not isinstance(host, DataLoader) or isinstance(host.dataset, IterableDataset):
-        return None
-    # a sampler decides how many samples an epoch has
-    sampler: Any = host.sampler
-    if host.batch_size is None:
-        if type(host.batch_sampler) is not BatchSampler:
-            return None
-        sampler = host.batch_sampler.sampler
-    known = sampler if isinstance(sampler, Sized) else host.dataset
-    return len(known) if isinstance(known, Sized) else None
-
-
-def _first_batches(training: Training) -> tuple[list[Any], float]:
-    """Return the first few batches in host memory, and the seconds that one takes to load."""
-    try:
-        return _load_batches(training)
-    except Exception as error:
-        _raise_unless_users(error)
-        text = str(error)
-        uneven, unknown = "equal size" in text, text.startswith("default_collate")
-        hint = "Give collate_fn=(samples) -> batch." if uneven or unknown else ""
-        if uneven:
-            hint = (
-                "Samples differ in size, and the default collate function stacks them. " + hint[:-1] + ", to pad them."
-            )
-        message = f"the first batch cannot be loaded: {brief(error)}"
-        raise ScriptError(message, hint=hint, traceback=user_traceback(error)) from error
-
-
-def _load_batches(training: Training) -> tuple[list[Any], float]:
-    at = time.perf_counter()
-    iterator = iter(training.loader.host)
-    batches = []
-    for _ in range(SHAPES_SEEN):
-        try:
-            batches.append(next(iterator))
-        except StopIteration:
-            break
-        if time.perf_counter() - at > 1.0:
-            break
-    if not batches:
-        raise WorkloadError(
-            "the loader yields no batch: an epoch has 0 steps",
-            hint="Is the dataset empty, or smaller than the batch size under drop_last?",
-        )
-    return batches, (time.perf_counter() - at) / len(batches)
-
-
 def _time_steps(training: Training, batches: list[Any]) -> float:
     """Train on the batches; return the seconds of the last step, when caches and optimizer state are there."""
     took = 0.0
@@ -167,7 +119,7 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
         try:
             loss = training.step(training.loader.place(clone(batch)))
         except Exception as error:
-            _raise_unless_users(error)
+            raise_unless_users(error)
             raise ScriptError(
                 f"the first step failed: {brief(error)}",
                 hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
@@ -177,12 +129,6 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
     return took
-
-
-def _raise_unless_users(error: Exception) -> None:
-    """Raise what says by itself what it is: our own errors, and those of memory."""
-    if isinstance(error, AutotuneError) or classify_error(error).outcome is not Outcome.ERROR:
-        raise error
 
 
 @contextmanager
@@ -206,74 +152,6 @@ def _watching() -> Iterator[set[str]]:
     finally:
         torch.autocast.__enter__ = enter  # type: ignore[method-assign]
         torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
-
-
-def _why_batch_is_fixed(training: Training, batch: Any, batch_size: int, length: int | None) -> str | None:
-    """Return why another batch size changes nothing, found by looking at a batch of half the size."""
-    if next(tensors(batch), None) is None:
-        return None  # objects that cannot be looked into
-    top = batch_size if length is None else min(batch_size, length)
-    if top < 2:
-        return None
-    try:
-        larger, smaller = (_first_batch(training, size) for size in (top, top // 2))
-    except Exception:
-        return None  # this size alone fails; the trials will say so where it matters
-    if (shapes(larger), describe(larger)) != (shapes(smaller), describe(smaller)):
-        return None
-    return "the batch size has no effect: the loader decides it itself"
-
-
-def _first_batch(training: Training, batch_size: int) -> Any:
-    seed_all(0)  # the same order each time, so that samples of different sizes can be compared
-    if training.workload.pre_batched:
-        return next(iter(Training(training.workload, Config(batch_size=batch_size), device="cpu").loader.host))
-    return next(iter(training.make_loader(batch_size=batch_size).host))
-
-
-def _why_no_workers(training: Training, batch: Any) -> str | None:
-    workload, dataset = training.workload, training.dataset
-    if workload.loader is not None and not accepts(workload.loader, "num_workers"):
-        return "loader() takes no num_workers"
-    if workload.pre_batched and not isinstance(training.loader.host, DataLoader):
-        return "the dataset yields its batches itself, without a DataLoader"
-    if any(tensor.device.type != "cpu" for tensor in tensors(batch)):
-        return "the dataset holds tensors on the accelerator, which loader processes cannot share"
-    if isinstance(dataset, IterableDataset) and _repeats_in_workers(dataset):
-        return (
-            "each loader worker would yield the same samples again: the dataset does not share them out "
-            "by torch.utils.data.get_worker_info()"
-        )
-    if torch.multiprocessing.get_start_method() == "fork":
-        return None
-    for part in (dataset, workload.collate_fn):
-        try:
-            pickle.dumps(part)
-        except Exception as error:
-            return f"the dataset cannot be sent to loader processes: {type(error).__name__}: {error}"
-    return None
-
-
-def _repeats_in_workers(dataset: Any) -> bool:
-    """Whether the first two of several workers begin with the same sample."""
-    found = []
-    try:
-        for number in range(2):
-            seed_all(number)  # as in workers, each of which has a seed of its own
-            worker._worker_info = worker.WorkerInfo(id=number, num_workers=2, seed=number, dataset=dataset)
-            found.append(pickle.dumps(next(iter(dataset))))
-    except Exception:
-        return False  # nothing left for the second one, or nothing to compare
-    finally:
-        worker._worker_info = None
-    return found[0] == found[1]
-
-
-def _generators(dataset: Any) -> Iterator[str]:
-    """Yield the attributes that hold a random generator, which every worker would copy."""
-    for name, value in vars(dataset).items() if hasattr(dataset, "__dict__") else ():
-        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
-            yield name
 
 
 def _probe_chain(training: Training, batch: Any) -> tuple[Chain | None, str | None]:

@@ -1,0 +1,172 @@
+"""What the probe finds out about the data: length, first batches, and what the loader can be asked for."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import time
+from collections.abc import Iterator, Sized
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data._utils import worker
+
+from autotune.batches import describe, map_tensors, shapes, tensors
+from autotune.config import Config
+from autotune.errors import AutotuneError, ScriptError, WorkloadError
+from autotune.measure.training import Training, seed_all
+from autotune.records import Outcome
+from autotune.trials.outcomes import classify_error
+from autotune.workload import accepts
+from autotune.workload.script import brief, user_traceback
+
+SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
+
+
+def dataset_length(training: Training) -> int | None:
+    """Return the samples of an epoch; None where nobody knows."""
+    host = training.loader.host
+    if training.workload.pre_batched or not isinstance(host, DataLoader) or isinstance(host.dataset, IterableDataset):
+        return None
+    # a sampler decides how many samples an epoch has
+    sampler: Any = host.sampler
+    if host.batch_size is None:
+        if type(host.batch_sampler) is not BatchSampler:
+            return None
+        sampler = host.batch_sampler.sampler
+    known = sampler if isinstance(sampler, Sized) else host.dataset
+    return len(known) if isinstance(known, Sized) else None
+
+
+def first_batches(training: Training) -> tuple[list[Any], float]:
+    """Return the first few batches in host memory, and the seconds that one takes to load."""
+    try:
+        return _load_batches(training)
+    except Exception as error:
+        raise_unless_users(error)
+        text = str(error)
+        uneven, unknown = "equal size" in text, text.startswith("default_collate")
+        hint = "Give collate_fn=(samples) -> batch." if uneven or unknown else ""
+        if uneven:
+            hint = (
+                "Samples differ in size, and the default collate function stacks them. " + hint[:-1] + ", to pad them."
+            )
+        message = f"the first batch cannot be loaded: {brief(error)}"
+        raise ScriptError(message, hint=hint, traceback=user_traceback(error)) from error
+
+
+def _load_batches(training: Training) -> tuple[list[Any], float]:
+    at = time.perf_counter()
+    iterator = iter(training.loader.host)
+    batches = []
+    for _ in range(SHAPES_SEEN):
+        try:
+            batches.append(next(iterator))
+        except StopIteration:
+            break
+        if time.perf_counter() - at > 1.0:
+            break
+    if not batches:
+        raise WorkloadError(
+            "the loader yields no batch: an epoch has 0 steps",
+            hint="Is the dataset empty, or smaller than the batch size under drop_last?",
+        )
+    return batches, (time.perf_counter() - at) / len(batches)
+
+
+def why_batch_is_fixed(training: Training, batch: Any, batch_size: int, length: int | None) -> str | None:
+    """Return why another batch size changes nothing, found by looking at a batch of half the size."""
+    if next(tensors(batch), None) is None:
+        return None  # objects that cannot be looked into
+    top = batch_size if length is None else min(batch_size, length)
+    if top < 2:
+        return None
+    try:
+        larger, smaller = (_first_batch(training, size) for size in (top, top // 2))
+    except Exception:
+        return None  # this size alone fails; the trials will say so where it matters
+    if (shapes(larger), describe(larger)) != (shapes(smaller), describe(smaller)):
+        return None
+    return "the batch size has no effect: the loader decides it itself"
+
+
+def _first_batch(training: Training, batch_size: int) -> Any:
+    seed_all(0)  # the same order each time, so that samples of different sizes can be compared
+    if training.workload.pre_batched:
+        return next(iter(Training(training.workload, Config(batch_size=batch_size), device="cpu").loader.host))
+    return next(iter(training.make_loader(batch_size=batch_size).host))
+
+
+def why_no_workers(training: Training, batch: Any) -> str | None:
+    """Return why loader processes cannot be used, or None."""
+    workload, dataset = training.workload, training.dataset
+    if workload.loader is not None and not accepts(workload.loader, "num_workers"):
+        return "loader() takes no num_workers"
+    if workload.pre_batched and not isinstance(training.loader.host, DataLoader):
+        return "the dataset yields its batches itself, without a DataLoader"
+    if any(tensor.device.type != "cpu" for tensor in tensors(batch)):
+        return "the dataset holds tensors on the accelerator, which loader processes cannot share"
+    if isinstance(dataset, IterableDataset) and _repeats_in_workers(dataset):
+        return (
+            "each loader worker would yield the same samples again: the dataset does not share them out "
+            "by torch.utils.data.get_worker_info()"
+        )
+    if torch.multiprocessing.get_start_method() == "fork":
+        return None
+    for part in (dataset, workload.collate_fn):
+        try:
+            pickle.dumps(part)
+        except Exception as error:
+            return f"the dataset cannot be sent to loader processes: {type(error).__name__}: {error}"
+        if (file := _not_importable(part)) is not None:
+            return f"loader processes cannot import {file}: no module can have that name"
+    return None
+
+
+def _not_importable(part: Any) -> str | None:
+    """Return the script that defines `part`, where a new process would not find it under its module's name."""
+    name = getattr(part, "__module__", None) or type(part).__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or "." in name:
+        return None
+    found = PathFinder.find_spec(name)
+    return None if found is not None and found.origin == file else Path(file).name
+
+
+def _repeats_in_workers(dataset: Any) -> bool:
+    """Whether the first two of several workers begin with the same sample."""
+    found: list[Any] = []
+    try:
+        for number in range(2):
+            seed_all(number)  # as in workers, each of which has a seed of its own
+            worker._worker_info = worker.WorkerInfo(id=number, num_workers=2, seed=number, dataset=dataset)
+            found.append(next(iter(dataset)))
+        return _equal(*found)
+    except Exception:
+        return False  # nothing left for the second one, or nothing that can be compared
+    finally:
+        worker._worker_info = None
+
+
+def _equal(first: Any, second: Any) -> bool:
+    pairs = zip(tensors(first), tensors(second), strict=True)
+    rest = [pickle.dumps(map_tensors(item, lambda _: None)) for item in (first, second)]
+    return all(torch.equal(*pair) for pair in pairs) and rest[0] == rest[1]
+
+
+def generators(dataset: Any) -> Iterator[str]:
+    """Yield the attributes that hold a random generator, which every worker would copy."""
+    for name, value in vars(dataset).items() if hasattr(dataset, "__dict__") else ():
+        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
+            yield name
+
+
+def raise_unless_users(error: Exception) -> None:
+    """Raise what says by itself what it is: our own errors, and those of memory."""
+    if isinstance(error, AutotuneError) or classify_error(error).outcome is not Outcome.ERROR:
+        raise error
