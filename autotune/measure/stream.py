@@ -62,6 +62,9 @@ class SampleCounter:
         sizes = [tensor.size(0) if tensor.dim() else 0 for tensor in tensors(batch)]
         if not self._leaves:
             self._leaves = [index for index, size in enumerate(sizes) if size == self.batch_size]
+            # all of the data do not fill one batch; in a list of images there are more tensors than channels
+            if len(set(sizes)) == 1 and len(sizes) <= sizes[0] < self.batch_size:
+                return sizes[0]
             return self.batch_size
         followed = {sizes[index] for index in self._leaves if index < len(sizes)}
         return followed.pop() if len(followed) == 1 and max(followed) < self.batch_size else self.batch_size
