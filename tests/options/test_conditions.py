@@ -1,0 +1,270 @@
+"""When each option applies, and to which values."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from autotune.batches import move
+from autotune.options import OPTIONS, Inapplicable
+from autotune.options.batch_size import BASELINE_MULTIPLE, ladder
+from autotune.options.channels_last import tensor_to_channels_last
+from autotune.tuned import Tuned
+from tests.options.contexts import make_context, on_cuda
+
+
+def choices(name, context):
+    return OPTIONS[name].choices(context)
+
+
+def reason(name, context):
+    found = choices(name, context)
+    assert isinstance(found, Inapplicable), found
+    return found.reason
+
+
+# -- batch sizes -----------------------------------------------------------------------------------
+
+
+def test_c03_ladder_of_eights():
+    assert ladder(8, 130) == [8, 16, 24, 32, 48, 64, 96, 128]
+    assert ladder(8, 136) == [8, 16, 24, 32, 48, 64, 96, 128, 136]
+    assert ladder(1, 7) == [1, 2, 3, 4, 6, 7]
+
+
+@given(step=st.integers(1, 64), top=st.integers(1, 5000))
+def test_c03_ladder_is_of_multiples_close_together(step, top):
+    if top < step:
+        return
+    sizes = ladder(step, top)
+    assert sizes == sorted(set(sizes))
+    assert all(size % step == 0 and step <= size <= top for size in sizes)
+    assert sizes[0] == step
+    assert sizes[-1] == top // step * step
+    assert all(high <= max(1.5 * low, low + step) for low, high in itertools.pairwise(sizes[1:]))
+
+
+@given(step=st.sampled_from([1, 2, 4, 8, 16]), top=st.integers(16, 5000))
+def test_c03_neighbours_are_within_half_from_the_second_on(step, top):
+    sizes = [size for size in ladder(step, top) if size >= 2 * step] if top >= step else []
+    assert all(high <= 1.5 * low for low, high in itertools.pairwise(sizes))
+
+
+@settings(max_examples=200)
+@given(
+    length=st.none() | st.integers(1, 500),
+    maximum=st.none() | st.integers(1, 300),
+    step=st.sampled_from([1, 3, 8]),
+    today=st.integers(1, 600),
+    batchnorm=st.booleans(),
+    drop_last=st.booleans(),
+)
+def test_c03_sizes_never_go_beyond_data_or_maximum(length, maximum, step, today, batchnorm, drop_last):
+    context = make_context(
+        dataset_length=length,
+        max_batch=maximum,
+        batch_step=step,
+        baseline={"batch_size": today},
+        batchnorm=batchnorm,
+        drop_last=drop_last,
+    )
+    found = choices("batch_size", context)
+    top = min(maximum or BASELINE_MULTIPLE * today, length or 10**9)
+    if isinstance(found, Inapplicable):
+        assert found.keep  # the workload is still built with today's
+        assert top < step or (batchnorm and not drop_last)
+        return
+    assert all(size <= top and size % step == 0 for size in found)
+    if batchnorm and not drop_last and length is not None:
+        assert all(length % size != 1 for size in found)
+
+
+def test_c03_fifty_samples_allow_forty_eight():
+    assert max(choices("batch_size", make_context(dataset_length=50))) == 48
+
+
+def test_c03_five_samples_say_what_remains():
+    found = reason("batch_size", make_context(dataset_length=5))
+    assert "5 samples at most" in found
+    assert "--batch-step 1" in found
+    assert choices("batch_size", make_context(dataset_length=5, batch_step=1)) == [1, 2, 3, 4, 5]
+
+
+def test_batchnorm_refuses_a_last_batch_of_one_sample():
+    assert 16 in choices("batch_size", make_context(dataset_length=97))
+    found = choices("batch_size", make_context(dataset_length=97, batchnorm=True))
+    assert not {8, 16, 24, 32, 48, 96} & set(found)
+    assert found == [64]
+    assert 16 in choices("batch_size", make_context(dataset_length=97, batchnorm=True, drop_last=True))
+
+
+def test_c52_batch_size_without_effect_keeps_todays():
+    found = choices("batch_size", make_context(fixed_batch="the loader decides"))
+    assert found == Inapplicable("the loader decides", keep=True)
+
+
+# -- loader ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers"), [(1.0, [0, 1]), (1.5, [0, 1]), (2.0, [0, 1, 2, 3]), (4.0, [0, 1, 2, 3, 4])]
+)
+def test_c30_workers_are_bounded_by_the_usable_cores(cores, workers):
+    assert choices("num_workers", make_context(cores=cores)) == workers
+
+
+def test_c09_no_workers_is_always_a_choice():
+    assert all(0 in choices("num_workers", make_context(cores=float(cores))) for cores in (1, 2, 8, 64, 256))
+
+
+def test_c30_one_core_of_many_by_affinity():
+    text = (
+        "from autotune.machine import Machine; from autotune.options import OPTIONS; from types import SimpleNamespace;"
+        "m = Machine.read(); f = SimpleNamespace(workers_refused=None);"
+        "print(m.usable_cores, OPTIONS['num_workers'].choices(SimpleNamespace(machine=m, facts=f)))"
+    )
+    ended = subprocess.run(
+        ["taskset", "-c", "0", sys.executable, "-c", text], capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout == "1.0 [0, 1]\n", ended.stderr
+
+
+@pytest.mark.parametrize("name", ["num_workers", "prefetch_factor", "persistent_workers"])
+def test_refused_workers_take_their_options_along(name):
+    assert "cannot be sent" in reason(name, make_context(workers_refused="the dataset cannot be sent"))
+
+
+def test_c09_experts_workers_follow_the_loader():
+    expert = OPTIONS["num_workers"].expert
+    assert expert(make_context(load_s=1e-6)) == 0
+    assert expert(on_cuda(cores=16.0, load_s=3e-3)) == 3
+    assert expert(on_cuda(cores=4.0, load_s=1.0)) == 4
+    assert expert(make_context(cores=1.0, load_s=1.0)) == 1
+    assert expert(on_cuda(workers_refused="no", load_s=1.0)) == 0
+
+
+def test_c41_pinned_memory_needs_an_accelerator():
+    assert "accelerator" in reason("pin_memory", make_context())
+    assert choices("pin_memory", on_cuda()) == (False, True)
+
+
+# -- compute ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranks", "applies"), [((), False), ((3,), False), ((4,), True), ((5,), True), ((3, 4, 5), True)]
+)
+def test_c32_channels_last_needs_weights_of_rank_four_or_five(ranks, applies):
+    found = choices("channels_last", make_context(convolution_ranks=ranks))
+    assert (found == (False, True)) if applies else ("convolution" in found.reason)
+
+
+def test_c32_images_alone_are_laid_out():
+    batch = [
+        torch.zeros(2, 3, 4, 4),
+        torch.zeros(2, 4, 4),
+        torch.zeros(2, dtype=torch.long),
+        torch.zeros(2, 3, 4, 4).long(),
+    ]
+    moved = move(batch, torch.device("cpu"), transforms=[tensor_to_channels_last])
+    layouts = [item.dim() == 4 and item.is_contiguous(memory_format=torch.channels_last) for item in moved]
+    assert layouts == [True, False, False, False]
+    assert tensor_to_channels_last(torch.zeros(1, 2, 3, 3, 3)).is_contiguous(memory_format=torch.channels_last_3d)
+
+
+def test_c32_model_with_convolutions_of_both_ranks_is_laid_out():
+    from autotune.config import Config
+
+    model = nn.ModuleList([nn.Conv2d(2, 4, 3), nn.Conv3d(2, 4, 3), nn.Conv1d(2, 4, 3), nn.Linear(2, 2)])
+    keys = list(model.state_dict())
+    tuned = Tuned(Config(channels_last=True), device="cpu").model(model)
+    assert tuned[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert tuned[1].weight.is_contiguous(memory_format=torch.channels_last_3d)
+    assert list(tuned.state_dict()) == keys
+
+
+@pytest.mark.parametrize(
+    ("facts", "formats"),
+    [
+        ({"native_bf16": True}, ["fp32", "bf16"]),
+        ({"native_bf16": True, "native_fp16": True}, ["fp32", "bf16", "fp16"]),
+        ({"native_bf16": False, "native_fp16": True}, ["fp32", "fp16"]),
+        ({"native_bf16": True, "native_fp16": True, "own_step": True}, ["fp32", "bf16"]),
+        ({"native_bf16": True, "native_fp16": True, "own_scaler": True}, ["fp32", "bf16"]),
+    ],
+)
+def test_c34_formats_are_those_of_the_device(facts, formats):
+    assert choices("precision", make_context(**facts)) == formats
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"native_bf16": False}, "a CPU has no native bf16, and fp16 on a CPU is many times slower"),
+        ({"own_autocast": True}, "already enters torch.autocast"),
+        ({"own_step": True, "uses_tuned_autocast": False}, "never enters tuned.autocast()"),
+        (
+            {
+                "device": "cuda:0",
+                "device_name": "a card",
+                "native_bf16": False,
+                "native_fp16": True,
+                "own_scaler": True,
+            },
+            "needs a scaler",
+        ),
+    ],
+)
+def test_c34_precision_that_cannot_be_chosen_says_why(facts, says):
+    assert says in reason("precision", make_context(**facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"device": "cpu"}, "CUDA devices only"),
+        ({"convolution_ranks": ()}, "no convolution"),
+        ({"deterministic": True}, "deterministic"),
+        ({"variable_shapes": True}, "shapes vary"),
+    ],
+)
+def test_c43_e7_cudnn_benchmark_needs_fixed_shapes_and_no_determinism(facts, says):
+    assert choices("cudnn_benchmark", on_cuda()) == (False, True)
+    assert says in reason("cudnn_benchmark", on_cuda(**facts))
+
+
+def test_threads_are_those_of_the_machine():
+    assert choices("num_threads", make_context(cores=8.0)) == [1, 4, 7, 0]
+    assert choices("num_threads", make_context(cores=8.0, default_threads=4)) == [1, 0, 7, 8]
+    assert "one core" in reason("num_threads", make_context(cores=1.0))
+    assert "accelerator" in reason("num_threads", on_cuda())
+
+
+def test_c38_segments_are_within_the_chain():
+    assert choices("checkpoint_segments", make_context(chain_length=6)) == [0, 3, 6]
+    assert choices("checkpoint_segments", make_context(chain_length=2)) == [0, 1, 2]
+    assert choices("checkpoint_segments", make_context(chain_kind="sequential", chain_length=16)) == [0, 2, 4]
+    assert reason("checkpoint_segments", make_context(chain_refused="a block keeps state")) == "a block keeps state"
+
+
+def test_switches_are_set_and_set_back():
+    from autotune.config import Config
+
+    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    with Tuned(Config(num_threads=before[0] + 1, cudnn_benchmark=True), device="cpu"):
+        assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == (before[0] + 1, True)
+    assert (torch.get_num_threads(), torch.backends.cudnn.benchmark) == before
+
+
+def test_conditions_look_at_facts_alone():
+    """An option that read the machine itself would choose otherwise in the steering process than in a trial."""
+    context = SimpleNamespace(machine=SimpleNamespace(usable_cores=3.0), facts=SimpleNamespace(workers_refused=None))
+    assert choices("num_workers", context) == [0, 1, 2, 3, 4]
