@@ -123,7 +123,8 @@ class ForkServerRunner:
         self._connection = ours
         try:
             self._message()
-        except (ServerDied, TimeoutError):
+        except (ServerDied, TimeoutError, ConnectionResetError):
+            self._forget_server()
             raise AutotuneError(
                 "the process that starts trials did not come up", hint=_tail(self._server_log)
             ) from None
