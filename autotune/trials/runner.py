@@ -22,9 +22,18 @@ from autotune.trials.folder import write_atomically
 from autotune.trials.outcomes import classify_exit, failure
 from autotune.trials.watchdog import Watchdog
 
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 TICK_S = 0.05
 TERMINATE_S = 3.0  # between asking a process group to end and ending it
 START_S = 120.0  # for the fork server to import torch, on a slow disk
+# not by -m, which looks for modules in the working folder first: a script called random.py there would be run
+SERVER = f"""
+import sys
+if {str(PACKAGE_ROOT)!r} not in sys.path:
+    sys.path.append({str(PACKAGE_ROOT)!r})
+from autotune.trials.server import main
+main()
+"""
 GONE_S = 10.0  # for the kernel to take a killed group away
 MAX_MESSAGE_BYTES = 1 << 16  # of progress; what is longer is none
 
@@ -110,7 +119,7 @@ class ForkServerRunner:
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "autotune.trials.server", str(theirs.fileno())],
+                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
