@@ -161,6 +161,7 @@ def test_c15_lambda_under_other_start_methods_is_refused_with_the_reason(method,
     assert "cannot be sent to loader processes" in real.probe(script).workers_refused
 
 
+@pytest.mark.slow
 def test_c15_class_of_the_script_is_found_by_spawned_workers(real, write):
     script = write(START.replace("METHOD", "spawn") + CLASS_IN_SCRIPT.replace("COLLATE", ""), "spawning.py")
     assert real.probe(script).workers_refused is None
