@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -26,6 +27,7 @@ from autotune.workload import Workload
 from autotune.workload.find import load_workload
 from autotune.workload.script import brief, user_traceback
 
+LAST_WORDS_S = 0.5  # for the signal of a worker whose connection broke
 MIN_PROGRESS_S = 0.05  # between two messages of one phase: the trial must not spend its time on talking
 
 
@@ -54,12 +56,10 @@ def run_trial(spec_text: str, progress_descriptor: int | None) -> None:
     spec = from_json(TrialSpec, spec_text)
     progress = Progress(progress_descriptor)
     seconds: dict[str, float] = {}
-    found: dict[str, Any] = {}
-    try:
-        found = _run(spec, progress, seconds)
-        outcome = Outcome.PRUNED if "pruned" in _flags(found) else Outcome.OK
-        trouble = None
-    except BaseException as error:  # whatever the user's code raises, SystemExit included, is this trial's outcome
+    found, error = _run_to_its_end(spec, progress, seconds)
+    if error is None:
+        outcome, trouble = Outcome.PRUNED if "pruned" in _flags(found) else Outcome.OK, None
+    else:
         outcome, trouble = _account_for(error, progress.phase)
     seconds["total_s"] = time.perf_counter() - began
     record = TrialRecord(
@@ -75,6 +75,29 @@ def run_trial(spec_text: str, progress_descriptor: int | None) -> None:
         **found,
     )
     write_atomically(Path(spec.record_path), json.dumps(asdict(record)))
+
+
+def _run_to_its_end(
+    spec: TrialSpec, progress: Progress, seconds: dict[str, float]
+) -> tuple[dict[str, Any], BaseException | None]:
+    """Return what the trial found, and the error that ended it: whatever the user's code raises, SystemExit included.
+
+    torch raises from its handler of SIGCHLD when a loader worker dies. The broken connection to that worker may show
+    earlier, and says nothing; and what comes late must not hit the writing of the record.
+    """
+    found: dict[str, Any] = {}
+    ended: BaseException | None = None
+    try:
+        found = _run(spec, progress, seconds)
+    except BaseException as error:
+        ended = error
+    try:
+        if isinstance(ended, ConnectionError | EOFError):
+            time.sleep(LAST_WORDS_S)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    except RuntimeError as death:
+        ended = death
+    return ({}, ended) if ended is not None else (found, None)
 
 
 def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ TEXTS: tuple[tuple[str, Outcome, str], ...] = (
     ("received 0 items of ancdata", Outcome.ERROR, "too many open files"),
 )
 
+GRAVEST = (Outcome.OUT_OF_MEMORY, Outcome.CRASHED, Outcome.ERROR)
+
 ADVICE = {
     "out of shared memory": "Loader workers pass batches through /dev/shm: enlarge it (docker run --shm-size=8g), "
     "or use fewer workers or a smaller prefetch_factor.",
@@ -55,7 +57,7 @@ class Classified:
 
 
 def classify_error(error: BaseException) -> Classified:
-    """Return what an exception of a trial means; memory errors count wherever they stand in its chain."""
+    """Return what an exception of a trial means; the gravest of its chain counts."""
     return _decisive(error)[1]
 
 
@@ -85,8 +87,9 @@ def failure(found: Classified, message: str, traceback: str = "", phase: str = "
 def _decisive(error: BaseException) -> tuple[BaseException, Classified]:
     pairs = [(item, _classify_one(item)) for item in _chain(error)]
     found = [(item, meaning) for item, meaning in pairs if meaning is not None]
-    memory = [(item, meaning) for item, meaning in found if meaning.outcome is Outcome.OUT_OF_MEMORY]
-    return next(iter(memory or found), (error, Classified(Outcome.ERROR, type(error).__name__)))
+    # a DataLoader says that a worker "exited unexpectedly", from the error that names its signal
+    found.sort(key=lambda pair: GRAVEST.index(pair[1].outcome))
+    return next(iter(found), (error, Classified(Outcome.ERROR, type(error).__name__)))
 
 
 def _classify_one(error: BaseException) -> Classified | None:
