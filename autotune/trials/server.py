@@ -145,6 +145,7 @@ def main() -> None:
     import autotune.trials.child  # noqa: F401
 
     serve(connection)
+    os._exit(0)  # taking torch down in good order takes seconds, and nothing is left to save
 
 
 if __name__ == "__main__":
