@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 PACKAGES = ("autotune", "torch", "optuna", "numpy")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,26 +72,29 @@ class Machine:
         return asdict(self)
 
 
-def usable_cores(cgroup_root: Path = Path("/sys/fs/cgroup"), own_cgroups: str | None = None) -> float:
+def usable_cores(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) -> float:
     """Return how many cores this process may use: its affinity, capped by the CPU quota of its cgroups.
 
     `own_cgroups` is the text of /proc/self/cgroup; both arguments are there for tests.
     """
     cores = float(len(os.sched_getaffinity(0)))
-    quotas = list(_quotas(cgroup_root, own_cgroups))
-    return min([cores, *quotas])
+    for unified, folder in _cgroup_folders(cgroup_root, own_cgroups, "cpu"):
+        quota = _quota_v2(folder) if unified else _quota_v1(folder)
+        cores = cores if quota is None else min(cores, quota)
+    return cores
 
 
-def available_bytes() -> int:
-    """Return the memory that can be had without swapping, the cgroup's limit included."""
-    available = psutil.virtual_memory().available
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        bounds = [_read(Path(path)) for path in (limit, used)]
-        if all(bound.isdigit() for bound in bounds):
-            available = min(available, max(0, int(bounds[0]) - int(bounds[1])))
+def available_bytes(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) -> int:
+    """Return the memory that can be had without swapping, the limits of its cgroups included.
+
+    The arguments are those of `usable_cores`.
+    """
+    available = int(psutil.virtual_memory().available)
+    for unified, folder in _cgroup_folders(cgroup_root, own_cgroups, "memory"):
+        names = ("memory.max", "memory.current") if unified else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        limit, used = (_read(folder / name) for name in names)
+        if limit.isdigit() and used.isdigit():
+            available = min(available, max(0, int(limit) - int(used)))
     return available
 
 
@@ -105,22 +109,20 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _quotas(root: Path, own_cgroups: str | None) -> Iterator[float]:
-    """Yield the CPU quotas, in cores, of the process's cgroups up to the root (v2 and v1)."""
+def _cgroup_folders(root: Path, own_cgroups: str | None, controller: str) -> Iterator[tuple[bool, Path]]:
+    """Yield the folders of the process's cgroups up to the root, and whether each is of version 2."""
     text = _read(Path("/proc/self/cgroup")) if own_cgroups is None else own_cgroups
     for line in text.splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers == "":
-            base, read = root, _quota_v2
-        elif "cpu" in controllers.split(","):
-            base, read = root / "cpu", _quota_v1
+            base = root
+        elif controller in controllers.split(","):
+            base = root / controller
         else:
             continue
         folder = base / path.lstrip("/")
         for ancestor in [folder, *folder.parents]:
-            quota = read(ancestor)
-            if quota is not None:
-                yield quota
+            yield controllers == "", ancestor
             if ancestor == base:
                 break
 
