@@ -17,6 +17,8 @@ import numpy.typing as npt
 from autotune.search.model.belief import Belief, Outlook
 from autotune.search.model.encoding import FloatArray, Rows
 
+FRONT_AFTER = 6  # trials; the front needs a model and a fast config to start from
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -50,7 +52,8 @@ class Throughput(Objective):
         return expected_improvement(_best_time(belief), outlook.times)
 
     def gain_at(self, told: int, belief: Belief, outlook: Outlook) -> FloatArray:
-        for_front = int((told + 1) * self.front_share) > int(told * self.front_share)
+        since = max(0, told - FRONT_AFTER)
+        for_front = int((since + 1) * self.front_share) > int(since * self.front_share)
         if for_front and outlook.peaks.any():
             return hypervolume_gain(belief, outlook)
         return self.gain(belief, outlook)

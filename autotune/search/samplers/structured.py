@@ -24,6 +24,7 @@ SAMPLES = 64  # posterior samples an expected gain is averaged over, in antithet
 PROMISING = 4_000  # configs that survive the quick look
 OPTIMISM = 1.5  # standard deviations below the mean that the quick look supposes
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
+THRIFT = 0.5  # between a budget counted in trials (0) and one counted in seconds (1)
 FEW_TRIALS = 8  # below this budget the model only exploits
 NEIGHBOURHOODS = 5  # best configs whose neighbours are candidates in a large space
 SMALL_GAIN = 0.01  # expected improvement that is not worth a trial
@@ -144,7 +145,7 @@ class StructuredSampler(BaseSampler):
     def _worth(self, belief: Belief, told: int, rows: Rows, normals: FloatArray) -> tuple[FloatArray, FloatArray]:
         outlook = belief.outlook(rows, normals)
         chance = outlook.fits**2 * outlook.runs
-        worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs
+        worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs**THRIFT
         gains = self.objective.gain(belief, outlook) * chance
         if not worth.any():  # no gain expected anywhere: prefer what is nearest to one
             worth = -outlook.times.mean(axis=0) / chance.clip(LEAST_FITS)
