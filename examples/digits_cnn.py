@@ -6,7 +6,7 @@ Target: 98.5 % of the 360 held-out digits right after 6 epochs, under a minute o
     autotune search examples/digits_cnn.py
     python examples/digits_cnn.py --config best.toml
 
-Other batch sizes: with the learning rate raised by the square root of the batch size, as below, 256 and 512 reach the
+Other batch sizes: with the learning rate raised by the square root of the batch size, as below, 512 reaches the
 target in the same epochs. EXAMPLE_SCALE=4 (or --scale 4) gives images of 32 x 32 and four times the channels, which
 keeps a GPU busy.
 """

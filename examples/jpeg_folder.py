@@ -2,8 +2,8 @@
 
 Decoding and augmentation cost far more than the network: this training waits for its loader.
 
-Target: 97 % of 400 held-out crops right after 6 epochs, about two minutes on two cores. (Training and held-out crops
-overlap, since they are cut from the same two photographs: the task is easy on purpose.)
+Target: 97 % of 400 held-out crops right after 6 epochs, under a minute on two cores. Training and held-out crops
+overlap, since they are cut from the same two photographs: the task is easy on purpose.
 
     python examples/jpeg_folder.py
     autotune search examples/jpeg_folder.py
@@ -11,6 +11,9 @@ overlap, since they are cut from the same two photographs: the task is easy on p
 
 The files are cut from scikit-learn's two sample photographs on first use, into the folder that --data or EXAMPLE_DATA
 names. EXAMPLE_SCALE=4 (or --scale 4) gives four times the channels and sixteen thousand crops, for a GPU.
+
+Other batch sizes: with the learning rate raised by the square root of the batch size, as below, 512 reaches the target
+in the same epochs.
 """
 
 from __future__ import annotations
