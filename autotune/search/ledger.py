@@ -44,7 +44,7 @@ class Ledger:
                 )
                 self.study.set_metric_names([METRIC])
             except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
-                raise RunFolderError(f"cannot open the study at {storage}: {error}") from error
+                raise RunFolderError(f"cannot open the study at {storage}: {root_cause(error)}") from error
 
     def ask(self) -> tuple[optuna.Trial, Config]:
         """Let the sampler propose; return the trial and the canonical config that it stands for."""
@@ -94,12 +94,10 @@ class Ledger:
         trial.set_user_attr("outcome", why)
         self.study.tell(trial, state=TrialState.FAIL)
 
-    def close_running(self) -> int:
-        """Close trials that an earlier process left running; return how many."""
-        running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        for trial in running:
-            self.study.tell(trial.number, state=TrialState.FAIL)
-        return len(running)
+    def running(self) -> list[optuna.Trial]:
+        """Return the trials that an earlier process left running."""
+        found = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return [optuna.Trial(self.study, trial._trial_id) for trial in found]
 
     def observations(self) -> list[tuple[int, Observation]]:
         """Return what was told so far, by trial number."""
@@ -122,3 +120,11 @@ def _violation(seen: Observation) -> float:
     if seen.peak_bytes is None or not seen.limit_bytes:
         return 0.0
     return seen.peak_bytes / seen.limit_bytes - 1
+
+
+def root_cause(error: BaseException) -> str:
+    """Return in one line what a storage failed on: Optuna and SQLAlchemy wrap the database's own words."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).strip().splitlines()
+    return text[0] if text else type(error).__name__

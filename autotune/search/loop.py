@@ -97,9 +97,18 @@ class Search:
         return self.measured.setdefault(self.space.baseline, Measured(self.space.baseline))
 
     def resume(self) -> int:
-        """Take up the trials that an earlier process measured; return how many."""
-        self._ledger.close_running()
+        """Take up the trials that an earlier process measured; return how many.
+
+        A trial that it recorded and did not live to tell is told now; one that it never ended is closed.
+        """
         records = {record.number: record for record in self._folder.records()}
+        for trial in self._ledger.running():
+            record = records.get(trial.number)
+            if record is None:
+                self._ledger.give_up(trial, "interrupted")
+            else:
+                config = self.space.canonical(Config(**record.config))
+                self._ledger.tell(trial, record, self._observation(record, config))
         for number, seen in self._ledger.observations():
             if number in records:
                 self._remember(records[number], seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from autotune.config import Config, read_document
 from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed, UsageError
-from autotune.records import Outcome, Source, TrialSpec
+from autotune.records import Outcome, Source, TrialRecord, TrialSpec
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
@@ -190,6 +191,30 @@ def test_g3_an_interrupted_search_keeps_what_it_found_and_resumes_as_if_undistur
     assert any("resumed with 6 trials" in note for note in search.listener.notes)
     assert search.states()["COMPLETE"] == 14
     assert "RUNNING" not in search.states()
+
+
+def test_a_trial_that_was_recorded_but_not_told_is_not_lost(search: Harness) -> None:
+    cut = SimulatedRunner()
+    original = cut.run
+
+    def run(spec: TrialSpec, *rest: Any) -> TrialRecord:
+        record = original(spec, *rest)
+        if spec.kind == "trial":
+            os._exit(9)  # as SIGKILL: the record is on disk, the study knows nothing of it
+        return record
+
+    cut.run = run  # type: ignore[method-assign]
+    pid = os.fork()
+    if pid == 0:
+        search(cut, trials=6)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert search.states() == {"COMPLETE": 2, "RUNNING": 1}
+
+    rest = SimulatedRunner()
+    search(rest, trials=6, resume=True)
+    assert len(rest.configs) == 3
+    assert search.states() == {"COMPLETE": 6}
 
 
 def test_resume_refuses_another_script_and_names_what_differs(search: Harness, script: Path) -> None:
