@@ -7,7 +7,8 @@
 A round is one pair of fresh processes: the example's own main() with the config applied, timed over whole epochs after
 the first, and one trial of the tool. The order of the two follows ABBA. The ratio is own time per sample over the
 trial's, its interval Student's t on the log ratios of the rounds. Finished rounds are kept in rounds.jsonl, so that a
-run that was stopped goes on where it was; agreement.csv and agreement.md are written again after each case.
+run that was stopped goes on where it was; agreement.csv and agreement.md are written again after each
+case, with the cases of this call.
 """
 
 from __future__ import annotations
