@@ -160,9 +160,10 @@ class Surrogate:
         for term in self._terms:
             alike = np.take(term.correlation[left[:, term.column]], right[:, term.column], axis=1)
             main += alike * term.sd[left[:, term.column], None] * term.sd[right[:, term.column]]
-            total += alike
-            squares += alike**2
-            product *= alike
+            if self._pair_sd:
+                total += alike
+                squares += alike**2
+                product *= alike
         # the sum over pairs of products is half of the square of the sum less the squares (Newton-Girard)
         return main, self._pair_sd**2 * (total**2 - squares) / 2, self._full_sd**2 * product
 

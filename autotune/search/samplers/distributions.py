@@ -39,8 +39,12 @@ def parameters(space: Space, config: Config) -> dict[str, Value]:
 
 def holds(space: Space, config: Config) -> bool:
     """Return whether the flat space can express a config; a baseline may lie beside it."""
-    grid = distributions(space)
-    return all(_contains(grid[name], value) for name, value in config.items() if name in grid)
+    return contains(distributions(space), config)
+
+
+def contains(flat: Mapping[str, BaseDistribution], config: Config) -> bool:
+    """Return whether every value of a config lies in its distribution."""
+    return all(_contains(flat[name], value) for name, value in config.items() if name in flat)
 
 
 def config_from(space: Space, params: Mapping[str, Any]) -> Config:

@@ -15,7 +15,7 @@ from autotune.options.space import Space
 from autotune.search.model import candidates as pool
 from autotune.search.model.belief import Belief
 from autotune.search.model.encoding import Encoding, FloatArray, Rows
-from autotune.search.samplers.distributions import distributions, holds, parameters
+from autotune.search.samplers.distributions import contains, distributions, parameters
 from autotune.search.samplers.history import History, read_history
 from autotune.search.samplers.objectives import Objective, Throughput
 from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_between
@@ -23,6 +23,7 @@ from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_be
 SAMPLES = 64  # posterior samples an expected gain is averaged over, in antithetic pairs
 PROMISING = 4_000  # configs that survive the quick look
 OPTIMISM = 1.5  # standard deviations below the mean that the quick look supposes
+CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teaches but a bound
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
 THRIFT = 0.5  # between a budget counted in trials (0) and one counted in seconds (1)
 FEW_TRIALS = 8  # below this budget the model only exploits
@@ -77,11 +78,11 @@ class StructuredSampler(BaseSampler):
         rows, values, _ = self._evaluate(belief, len(history.seen), len(history.running))
         for index in np.argsort(-values, kind="stable"):
             config = belief.encoding.config(rows[index])
-            if self.space.legal(config) is None:
+            if self._may_be_proposed(config):
                 return config
-        order = self.objective.order(belief)
         # all is measured: the best once more
-        return belief.encoding.config(belief.measured[order[0]]) if order else self._at_random(history)
+        again = (belief.encoding.config(belief.measured[index]) for index in self.objective.order(belief))
+        return next((config for config in again if self._may_be_proposed(config)), None) or self._at_random(history)
 
     def ranking(self, study: Study) -> list[Config]:
         """Return the measured configs that fit, best first by the posterior mean of the objective."""
@@ -144,11 +145,11 @@ class StructuredSampler(BaseSampler):
 
     def _worth(self, belief: Belief, told: int, rows: Rows, normals: FloatArray) -> tuple[FloatArray, FloatArray]:
         outlook = belief.outlook(rows, normals)
-        chance = outlook.fits**2 * outlook.runs
+        chance = outlook.fits**CAUTION * outlook.runs
         worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs**THRIFT
         gains = self.objective.gain(belief, outlook) * chance
         if not worth.any():  # no gain expected anywhere: prefer what is nearest to one
-            worth = -outlook.times.mean(axis=0) / chance.clip(LEAST_FITS)
+            worth = -outlook.times.mean(axis=0) / chance.clip(LEAST_FITS**CAUTION)
         return worth, gains
 
     def _candidates(self, belief: Belief, rng: np.random.Generator) -> Rows:
@@ -166,6 +167,9 @@ class StructuredSampler(BaseSampler):
         fresh = pool.without(encoding, rows, encoding.rows(history.configs)) if history.configs else rows
         for row in [*fresh, *rows]:
             config = encoding.config(row)
-            if self.space.legal(config) is None and holds(self.space, config):
+            if self._may_be_proposed(config):
                 return config
         return self.space.baseline
+
+    def _may_be_proposed(self, config: Config) -> bool:
+        return self.space.legal(config) is None and contains(self._distributions, config)
