@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import optuna
+
 from autotune.config import Config
 from autotune.errors import RunFolderError, UsageError, WorkloadError
 from autotune.records import RunInfo, Source, from_json, to_json
 from autotune.search.emit import emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
-from autotune.search.ledger import Ledger
+from autotune.search.ledger import Ledger, root_cause
 from autotune.search.loop import Measured, Search
 from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
@@ -88,6 +90,11 @@ def search_workload(
         if resume:
             events.note(f"resumed with {search.resume()} trials measured before")
         return _search_and_settle(search, prepared, folder, runner, events, wishes, verify, end)
+    except optuna.exceptions.StorageInternalError as error:
+        raise RunFolderError(
+            f"the study of {folder.path} cannot be written: {root_cause(error)}",
+            hint="What was measured is kept; --resume goes on with it.",
+        ) from error
     finally:
         events.finished()
         if own_runner:

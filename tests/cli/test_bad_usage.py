@@ -214,3 +214,27 @@ def test_config_with_a_damaged_workload_table(table, run, tmp_path, write):
     )
     (tmp_path / "best.toml").write_text(text)
     refused(run("verify", "best.toml", "--script", "train.py"), "best.toml", "[workload]")
+
+
+@pytest.mark.parametrize("call", [1, 3])
+def test_study_that_cannot_be_written_any_more(call, run, write, monkeypatch):
+    """The disk fills up in the middle of a search: at its first write, or later."""
+    import optuna
+
+    from autotune.search.ledger import Ledger
+
+    describe, calls = Ledger.describe, []
+
+    def fail(self, *arguments):
+        calls.append(arguments)
+        if len(calls) < call:
+            return describe(self, *arguments)
+        try:
+            raise OSError("database or disk is full\n[SQL: INSERT]")
+        except OSError as error:
+            raise optuna.exceptions.StorageInternalError("An exception is raised during the commit.") from error
+
+    monkeypatch.setattr(Ledger, "describe", fail)
+    ended = run("search", write(SOUND), "--trial-budget", "1", "--verify", "none", "--trials", "4")
+    refused(ended, "cannot be written: database or disk is full", "--resume")
+    assert "SQL" not in ended.message
