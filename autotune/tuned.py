@@ -19,7 +19,7 @@ from autotune.plan import plan_for
 
 M = TypeVar("M", bound=nn.Module)
 
-NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
+NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
 """arguments that a DataLoader without workers refuses"""
 
 
