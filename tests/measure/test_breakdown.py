@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from measuring import FakeClock, Numbers, make_workload, open_session
 from torch import nn
 
 from autotune.measure import breakdown
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
 from autotune.measure.protocol import Wanted, measure
+from tests.measure.measuring import FakeClock, Numbers, make_workload, open_session
 
 STEP_S = 0.02
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_device import FakeAsyncDevice
-from measuring import make_workload, open_session
 
 from autotune.measure import protocol
 from autotune.measure.blocks import StopRule
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.warmup import warm_up
 from autotune.measure.window import measure_window, plan_blocks
+from tests.measure.fake_device import FakeAsyncDevice
+from tests.measure.measuring import make_workload, open_session
 
 MIB = 1 << 20
 WORK_S = 0.004

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from measuring import Numbers, QuickDevice, make_workload, open_session
 from torch.utils.data import DataLoader
 
 from autotune.measure import window
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.window import plan_blocks
+from tests.measure.measuring import Numbers, QuickDevice, make_workload, open_session
 
 # Python 3.12 warns of every fork beside threads, and torch has threads
 pytestmark = [

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from measuring import FakeClock, Flow, make_workload, open_session
 from torch.utils.data import DataLoader
 
 from autotune.errors import WorkloadError
+from tests.measure.measuring import FakeClock, Flow, make_workload, open_session
 
 
 class Epochs:

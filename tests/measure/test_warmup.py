@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from measuring import FakeClock, make_workload, open_session
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -15,6 +14,7 @@ from autotune.errors import WorkloadError
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.validity import NonFinite, TrainsNothing
 from autotune.measure.warmup import warm_up
+from tests.measure.measuring import FakeClock, make_workload, open_session
 
 
 @pytest.fixture

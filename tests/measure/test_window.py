@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from measuring import FakeClock, Flow, Numbers, make_workload, open_session, remember
-from test_stream import Epochs
 from torch.utils.data import Sampler
 
 from autotune.measure.blocks import Decision, StopRule
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.window import BlockPlan, measure_window, plan_blocks
+from tests.measure.measuring import FakeClock, Flow, Numbers, make_workload, open_session, remember
+from tests.measure.test_stream import Epochs
 
 STEP_S = 0.02
 

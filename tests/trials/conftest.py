@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trial_scripts import Ran, Trial, make_spec
 
 from autotune.trials.runner import ForkServerRunner
+from tests.trials.trial_scripts import Ran, Trial, make_spec
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import signal
 import time
 
 import pytest
-from trial_scripts import GIB, session_of, wait_until
 
 from autotune.measure.memory import peak_rss, proportional_bytes
 from autotune.records import Outcome, read_record
+from tests.trials.trial_scripts import GIB, session_of, wait_until
 
 OOM = Outcome.OUT_OF_MEMORY
 MIB = 1 << 20

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from trial_scripts import HEAD, TAIL, make_spec, session_of, wait_until
 
 from autotune.errors import AutotuneError
 from autotune.records import Outcome, read_record
 from autotune.trials.runner import ForkServerRunner
 from autotune.trials.watchdog import MAX_LOG_BYTES
+from tests.trials.trial_scripts import HEAD, TAIL, make_spec, session_of, wait_until
 
 FAIL_AT_ONCE = "def before_step():\n    raise ValueError('at once')\n"
 ENDLESS = "def before_step():\n    time.sleep(0.01)\n    (HERE / 'steps').open('a').write('x')\n"

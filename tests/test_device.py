@@ -1,0 +1,98 @@
+"""The seam to the device: what the CPU can do, and names of devices."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import platform
+
+import pytest
+import torch
+
+from autotune import device as module
+from autotune.device import Device, DevicePeaks, device_named
+from autotune.errors import UsageError
+
+
+def test_the_cpu_has_neither_cap_nor_peaks_of_its_own():
+    cpu = device_named("cpu")
+    assert type(cpu) is Device
+    assert (cpu.type, cpu.is_accelerator) == ("cpu", False)
+    assert cpu.name
+    cpu.cap_memory(1)
+    cpu.synchronize()
+    cpu.reset_peaks()
+    assert cpu.peaks() == cpu.lifetime_peaks() == DevicePeaks()
+    assert (cpu.retries(), cpu.total_bytes(), cpu.free_bytes()) == (0, None, None)
+    assert not cpu.native_fp16()
+
+
+@pytest.mark.parametrize(
+    ("machine", "line", "native"),
+    [
+        ("x86_64", "flags\t\t: fpu avx2 avx512_bf16 amx_tile", True),
+        ("x86_64", "flags\t\t: fpu avx2 amx_bf16", True),
+        ("x86_64", "flags\t\t: fpu avx2 avx512f", False),
+        ("aarch64", "Features\t: fp asimd bf16 i8mm", True),
+        ("aarch64", "Features\t: fp asimd", False),
+        ("x86_64", "", False),
+    ],
+)
+def test_c34_bf16_is_offered_where_the_cpu_computes_in_it(monkeypatch, machine, line, native):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(builtins, "open", lambda *args, **kwargs: io.StringIO(f"processor\t: 0\n{line}\n"))
+    found = Device(torch.device("cpu")).native_bf16()
+    monkeypatch.undo()
+    assert found == native
+
+
+def test_a_cpu_that_tells_nothing_has_no_bf16(monkeypatch):
+    def nothing(*args, **kwargs):
+        raise OSError
+
+    monkeypatch.setattr(builtins, "open", nothing)
+    found = Device(torch.device("cpu")).native_bf16()
+    monkeypatch.undo()
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "what is this"])
+def test_a_name_that_is_none(name):
+    with pytest.raises(UsageError, match="no such device"):
+        device_named(name)
+
+
+def test_a_device_that_is_not_here(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="there is no device cuda:7 here"):
+        device_named("cuda:7")
+
+
+def test_without_a_name_it_is_the_best_there_is(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: None)
+    assert device_named().type == "cpu"
+
+
+def test_an_accelerator_keeps_its_lifetime_peak_over_resets(monkeypatch):
+    class Memory:
+        peak = 100
+
+        def max_memory_allocated(self, device):
+            return self.peak
+
+        def max_memory_reserved(self, device):
+            return 2 * self.peak
+
+        def reset_peak_memory_stats(self, device):
+            self.peak = 30
+
+    memory = Memory()
+    monkeypatch.setattr(torch.accelerator, "memory", memory)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
+    accelerator = module.Accelerator(torch.device("cuda", 0))
+    assert accelerator.is_accelerator
+    accelerator.reset_peaks()
+    assert accelerator.peaks() == DevicePeaks(allocated=30, reserved=60)
+    assert accelerator.lifetime_peaks() == DevicePeaks(allocated=100, reserved=200)
+    memory.peak = 150
+    assert accelerator.lifetime_peaks() == DevicePeaks(allocated=150, reserved=300)

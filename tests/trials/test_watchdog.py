@@ -1,0 +1,227 @@
+"""Limits enforced from outside, on make-believe processes, and the driver's view of a card."""
+
+from __future__ import annotations
+
+import os
+import types
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from autotune.config import Config
+from autotune.facts import Facts
+from autotune.records import Limits, Outcome
+from autotune.trials import preflight as preflight_module
+from autotune.trials import watchdog as module
+from autotune.trials.gpu import GpuWatch
+from autotune.trials.preflight import preflight
+from autotune.trials.watchdog import LOG_GAP, MAX_LOG_BYTES, Watchdog
+
+MIB = 1 << 20
+SHM = "out of shared memory"
+
+
+# ---- memory and time ----
+
+
+@pytest.fixture
+def processes(monkeypatch) -> dict[str, Any]:
+    """A trial with two workers, whose sizes a test sets; `asked` counts the slow readings."""
+    sizes: dict[str, Any] = {"main": 100, "worker": 60, "exact": 130, "asked": 0, "now": 0.0}
+
+    def exact(pid: int) -> int:
+        sizes["asked"] += pid == 1
+        return int(sizes["exact"] * MIB) if pid == 1 else 0
+
+    monkeypatch.setattr(module, "_descendants", lambda pid: [2, 3])
+    monkeypatch.setattr(module, "_resident", lambda pid: sizes["main"] * MIB)
+    monkeypatch.setattr(module, "_own", lambda pid: sizes["worker"] * MIB)
+    monkeypatch.setattr(module, "proportional_bytes", exact)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: 1000 + sizes["now"]))
+    return sizes
+
+
+def watch(tmp_path: Path, limit_mib: int = 200, timeout_s: float = 50.0) -> Watchdog:
+    return Watchdog(1, Limits(host_bytes=limit_mib * MIB, timeout_s=timeout_s), tmp_path / "log")
+
+
+def test_what_is_cheap_to_read_decides_where_it_is_within_the_limit(processes, tmp_path):
+    assert watch(tmp_path, 230).verdict() is None
+    assert processes["asked"] == 0
+
+
+def test_over_the_limit_the_exact_figure_decides(processes, tmp_path):
+    dog = watch(tmp_path)
+    assert dog.verdict() is None
+    processes["exact"] = 210
+    assert dog.verdict() is None  # read a moment ago
+    processes["now"] = 0.6
+    verdict = dog.verdict()
+    assert verdict is not None
+    assert (verdict[0], verdict[1].reason) == (Outcome.OUT_OF_MEMORY, "over the host memory limit")
+    assert "0.21 GiB" in verdict[1].message
+    assert processes["asked"] == 2
+
+
+def test_a_main_process_over_the_limit_needs_no_exact_figure(processes, tmp_path):
+    processes["main"] = 201
+    assert watch(tmp_path).verdict() is not None
+    assert processes["asked"] == 0
+
+
+def test_where_there_is_no_exact_figure_the_cheap_one_counts(processes, tmp_path):
+    processes["exact"] = 0
+    assert watch(tmp_path).verdict() is not None
+
+
+@pytest.mark.parametrize("family", [[], [2]])
+def test_c04_the_time_is_up(processes, tmp_path, monkeypatch, family):
+    monkeypatch.setattr(module, "_descendants", lambda pid: family)
+    dog = watch(tmp_path, 10_000)
+    assert dog.verdict() is None
+    processes["now"] = 50.1
+    verdict = dog.verdict()
+    assert verdict is not None
+    assert (verdict[0], verdict[1].reason) == (Outcome.TIMEOUT, "no end within 50 s")
+    assert ("num_workers=0" in verdict[1].message) == bool(family)
+
+
+def test_a_process_that_is_gone_holds_nothing():
+    assert module._resident(1 << 22) == module._own(1 << 22) == 0
+    assert module._descendants(1 << 22) == []
+    assert 0 < module._own(os.getpid()) < module._resident(os.getpid())
+
+
+# ---- the log ----
+
+
+def test_i4_a_log_keeps_its_begin_and_its_end(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"begin" + b"x" * MAX_LOG_BYTES + b"end")
+    with log.open("ab", buffering=0) as trial:
+        module._shorten(log)
+        trial.write(b" and more")
+    text = log.read_bytes()
+    assert text.startswith(b"begin")
+    assert text.endswith(b"xend and more")
+    assert text.count(LOG_GAP) == 1
+    assert len(text) < MAX_LOG_BYTES
+    module._shorten(tmp_path / "none")
+
+
+def test_a_log_of_decent_size_is_left_alone(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * MAX_LOG_BYTES)
+    module._shorten(log)
+    assert log.stat().st_size == MAX_LOG_BYTES
+
+
+# ---- the card ----
+
+
+class Driver:
+    """NVML with one card, on which `running` maps processes to bytes."""
+
+    NVMLError = pynvml.NVMLError
+
+    def __init__(self, running: dict[int, int | None], reasons: int = 0) -> None:
+        self.running, self.reasons, self.open = running, reasons, False
+
+    def nvmlInit(self) -> None:
+        self.open = True
+
+    def nvmlShutdown(self) -> None:
+        self.open = False
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return [types.SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self.running.items()]
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
+        return self.reasons
+
+
+@pytest.mark.parametrize(
+    ("running", "reasons", "seen"),
+    [
+        ({}, 0, {}),
+        ({9: 500}, 0x40, {}),  # a card that the trial does not use
+        ({1: 100}, 0, {"process_bytes": 100, "flags": ()}),
+        ({1: 100, 2: 50}, 0x1, {"process_bytes": 150, "flags": ()}),
+        ({1: 100, 9: 500}, 0, {"process_bytes": 100, "flags": ("gpu_shared",)}),
+        ({1: 100}, 0x8, {"process_bytes": 100, "flags": ("gpu_throttled",)}),
+        ({1: 100}, 0x4, {"process_bytes": 100, "flags": ("power_capped",)}),
+        ({1: None, 9: None}, 0, {"process_bytes": 0, "flags": ("gpu_shared",)}),  # a driver that counts no memory
+    ],
+)
+def test_a12_what_the_driver_shows_of_a_trial(running, reasons, seen):
+    driver = Driver(running, reasons)
+    card = GpuWatch(1, driver)
+    card.look([2])
+    assert card.seen() == seen
+    card.close()
+    assert not driver.open
+
+
+def test_the_largest_sample_counts():
+    driver = Driver({1: 300})
+    card = GpuWatch(1, driver)
+    for used in (300, 500, 200):
+        driver.running = {1: used}
+        card.look([])
+    assert card.seen()["process_bytes"] == 500
+
+
+def test_a_driver_that_fails_shows_nothing():
+    class Broken(Driver):
+        def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    class Absent(Driver):
+        def nvmlInit(self) -> None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    for driver in (Broken({1: 1}), Absent({1: 1})):
+        card = GpuWatch(1, driver)
+        card.look([])
+        assert card.seen() == {}
+        card.close()
+
+
+# ---- before a trial ----
+
+
+def facts(**changes: Any) -> Facts:
+    return Facts(device="cpu", device_name="cpu", **{"sample_bytes": MIB, "tensors_per_batch": 2, **changes})
+
+
+def test_c3_shared_memory_that_will_not_do_is_known_beforehand():
+    config = Config(batch_size=10, num_workers=2, prefetch_factor=4)  # ten batches of 10 MiB, and half as much again
+    assert preflight(config, facts(), shm_free_bytes=150 * MIB) is None
+    refused = preflight(config, facts(), shm_free_bytes=149 * MIB)
+    assert refused is not None
+    assert (refused[0], refused[1].reason) == (Outcome.OUT_OF_MEMORY, SHM)
+    assert "--shm-size" in refused[1].message
+    assert preflight(Config(batch_size=10), facts(), shm_free_bytes=0) is None
+
+
+def test_c24_open_files_that_will_not_do_are_known_beforehand(monkeypatch):
+    limits = {"soft": 100, "hard": 200}
+    monkeypatch.setattr(
+        preflight_module.resource, "getrlimit", lambda which: (limits["soft"], limits["hard"])
+    )  # 64 + 2 tensors x 2 x (8 + 4) = 112
+    config = Config(batch_size=1, num_workers=2, prefetch_factor=4)
+    assert preflight(config, facts(sample_bytes=1)) is None
+    limits["hard"] = 111
+    refused = preflight(config, facts(sample_bytes=1))
+    assert refused is not None
+    assert (refused[0], refused[1].reason) == (Outcome.UNSUPPORTED, "too many open files")
+    limits["hard"] = -1
+    assert preflight(config, facts(sample_bytes=1)) is None
