@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import tempfile
 import warnings
@@ -70,10 +71,8 @@ def play(table: Table, sampler_name: str, seed: int, trials: int, limit_bytes: i
         sampler = sampler_for(sampler_name, table.space, seed, trials)
         ledger = Ledger(table.space, sampler, None)  # type: ignore[arg-type]  # None: Optuna keeps it in memory
         search = Search(prepared, wishes, ledger, folder, runner, Quiet())
-        try:
+        with contextlib.suppress(DoesNotFit, SearchFailed):  # what was measured is scored all the same
             search.run()
-        except (DoesNotFit, SearchFailed):
-            pass  # what was measured is scored all the same
         seen = [item for _, item in ledger.observations()]
     best = table.best(math.inf if limit_bytes is None else limit_bytes)
     prefixes = [seen[: number + 1] for number in range(len(seen))]

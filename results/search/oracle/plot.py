@@ -10,7 +10,7 @@ import numpy as np
 from play import Played
 
 mpl.use("Agg")  # no display
-from matplotlib import pyplot as plt  # noqa: E402  the backend is chosen first
+from matplotlib import pyplot as plt
 
 LEAST = 0.1  # percent: what a logarithmic axis shows as none
 

@@ -1,7 +1,7 @@
 """Replays searches against the measured tables: how soon does each sampler find the best, and what does it lose?
 
     python results/search/oracle/replay.py                                   # 24 seeds; about 15 minutes a table
-    python results/search/oracle/replay.py --examples digits_cnn --seeds 2 --samplers structured random --out /tmp/replay
+    python results/search/oracle/replay.py --examples digits_cnn --seeds 2 --samplers structured --out /tmp/replay
 
 Works on tables that are not complete, and says how many configs they hold. The search is the tool's own loop; only
 trials are answered from the table: by a run of that config, moved to the mean of its runs plus noise of the table's
@@ -96,8 +96,8 @@ best {1e6 * table.time[best]:.0f} us a sample: `{dict(best)}`. {len(next(iter(fr
 |---|{"---|" * (len(LOOKS) + 2)}
 {chr(10).join(rows)}
 
-Median, upper quartile in brackets. With a memory limit of {limit_bytes / 2**20:.0f} MiB, the median peak of the table or the baseline's where \
-that is higher:
+Median, upper quartile in brackets. With a memory limit of {limit_bytes / 2**20:.0f} MiB, the median \
+peak of the table or, where that is higher, the baseline's:
 
 | sampler | searches with a trial over the limit after the {AFTER}th | trials over it | predicted peaks within \
 {PEAK_NEAR:.0%} | median error | 95th percentile |
