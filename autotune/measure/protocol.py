@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 
 from autotune.measure.blocks import Estimate, StopRule, estimate
@@ -42,6 +43,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     session.host_memory.reset_peak()
     session.device.synchronize()
     session.device.reset_peaks()
+    gc.collect()  # before the tree is sampled: it writes into every object, and so unshares pages with the workers
     pss_before = session.host_memory.sample_tree()
     rule = StopRule(
         target=wanted.target,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections import deque
 from dataclasses import dataclass, replace
@@ -106,7 +105,6 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
     Returns:
         The blocks, and the condition that was not met, if any.
     """
-    gc.collect()
     pids = family()
     drain_and_settle(session, plan)  # nothing slow from here to the first block: the queue would fill again
     if plan.whole_epochs:
