@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
+
 Switch = Callable[[], Callable[[], None]]
 """sets something process-wide; returns how to set it back"""
 
@@ -33,6 +35,16 @@ class Plan:
     scale_gradients: bool = False
     checkpoint_blocks: str | None = None
     """module path of the blocks to recompute; None: found by looking"""
+
+    def loader_arguments(self, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the DataLoader's arguments: those `given` by the caller, as the plan changes them.
+
+        What only workers can use goes where there are none: the DataLoader refuses it.
+        """
+        merged = {**(given or {}), **self.loader}
+        if not merged.get("num_workers"):
+            merged = {name: value for name, value in merged.items() if name not in NEEDS_WORKERS}
+        return merged
 
 
 def plan_for(values: Mapping[str, Any], checkpoint_blocks: str | None = None) -> Plan:

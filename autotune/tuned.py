@@ -19,7 +19,6 @@ from autotune.plan import plan_for
 
 M = TypeVar("M", bound=nn.Module)
 
-NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
 """arguments that a DataLoader without workers refuses"""
 
 
@@ -114,13 +113,10 @@ class Tuned:
 
         Arguments that are options (batch_size, num_workers, ...) are what holds where the config says nothing.
         """
-        merged = {**arguments, **self._plan.loader}
+        merged = self._plan.loader_arguments(arguments)
         if merged.get("batch_sampler") is not None or arguments.get("batch_size", 1) is None:
             # the sampler decides, or the dataset yields whole batches
             merged["batch_size"] = arguments.get("batch_size", 1)
-        if not merged.get("num_workers"):
-            for name in NEEDS_WORKERS:
-                merged.pop(name, None)
         return self.batches(DataLoader(dataset, **merged))
 
     def batches(self, loader: Iterable[Any]) -> TunedLoader:

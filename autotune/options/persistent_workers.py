@@ -29,8 +29,7 @@ class PersistentWorkers(Option):
         return Effect(loader=-0.03 if value else 0.0, sd=0.1)
 
     def apply(self, value: Value, plan: Plan) -> None:
-        if plan.loader.get("num_workers", 0):
-            plan.loader["persistent_workers"] = value
+        plan.loader["persistent_workers"] = value
 
     def snippet(self, value: Value) -> str:
         return f"DataLoader(..., persistent_workers={value})"

@@ -28,8 +28,7 @@ class PrefetchFactor(Option):
         return Effect(loader=0.0 if value == 2 else -0.02, sd=0.05)
 
     def apply(self, value: Value, plan: Plan) -> None:
-        if plan.loader.get("num_workers", 0):
-            plan.loader["prefetch_factor"] = value
+        plan.loader["prefetch_factor"] = value
 
     def snippet(self, value: Value) -> str:
         return f"DataLoader(..., prefetch_factor={value})"
