@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
+"""arguments that a DataLoader without workers refuses"""
 
 Switch = Callable[[], Callable[[], None]]
 """sets something process-wide; returns how to set it back"""

@@ -19,8 +19,6 @@ from autotune.plan import plan_for
 
 M = TypeVar("M", bound=nn.Module)
 
-"""arguments that a DataLoader without workers refuses"""
-
 
 class TunedLoader:
     """Batches of a loader, placed on the device and transformed there.

@@ -100,7 +100,7 @@ class Training:
         """Return what the config says of the loader, as far as the user's own factory takes it."""
         factory = self.workload.loader
         assert factory is not None
-        planned = plan_for(self.config).loader_arguments()  # without what would be refused, such as prefetching without workers
+        planned = plan_for(self.config).loader_arguments()
         return {name: planned[name] for name in LOADER_OPTIONS if name in planned and accepts(factory, name)}
 
     def _build_dataset(self, batch_size: int | None = None) -> Any:
