@@ -76,7 +76,7 @@ class Session:
             self.training.batch_size,
             dataset_length=length,
             steps_per_epoch=len(host) if sized else None,
-            drop_last=workload.drop_last,
+            drop_last=workload.drop_last or drops_last(host),
             fixed=self.fixed_batch or workload.pre_batched,
             count=workload.count_samples,
         )
@@ -111,3 +111,8 @@ class Session:
     def flag(self, name: str) -> None:
         if name not in self.flags:
             self.flags.append(name)
+
+
+def drops_last(host: Any) -> bool:
+    """Whether a loader of the user's own leaves out a last batch that is not full."""
+    return any(getattr(item, "drop_last", False) for item in (host, getattr(host, "batch_sampler", None)))

@@ -20,6 +20,7 @@ from autotune.config import Config
 from autotune.device import device_named
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
+from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
 from autotune.records import TrialSpec
 from autotune.trials.probe_data import (
@@ -68,7 +69,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         native_fp16=device.native_fp16(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
-        drop_last=workload.drop_last or getattr(training.loader.host, "drop_last", False),
+        drop_last=workload.drop_last or drops_last(training.loader.host),
         custom_loader=workload.loader is not None,
         iterable=isinstance(training.dataset, IterableDataset),
         batch_structure=describe(batch),

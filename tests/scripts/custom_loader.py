@@ -33,6 +33,11 @@ def following_sampler_loader(batch_size, **options):
     return DataLoader(DATA, batch_sampler=batches, **options)
 
 
+def dropping_loader(batch_size, **options):
+    batches = BatchSampler(RandomSampler(DATA), batch_size=batch_size, drop_last=True)
+    return DataLoader(DATA, batch_sampler=batches, **options)
+
+
 def narrow_loader(batch_size):
     return DataLoader(DATA, batch_size=batch_size, shuffle=True)
 
@@ -48,6 +53,7 @@ class WholeGraph:
 
 
 plain, stubborn, narrow = make(plain_loader), make(stubborn_loader), make(narrow_loader)
+dropping = make(dropping_loader)
 batch_sampler, following_sampler = make(sampler_loader), make(following_sampler_loader)
 graph = autotune.Workload(
     model=lambda: nn.Linear(4, 3), loader=lambda batch_size, **options: WholeGraph(), loss=nn.CrossEntropyLoss()
