@@ -9,6 +9,8 @@ from task import Final, Task
 
 from contestants.naive import OutOfMemory, samples_per_s
 
+NEED_WORKERS = ("prefetch_factor", "persistent_workers")
+
 
 def tune(task: Task) -> Final:
     workload = task.module().workload
@@ -40,6 +42,8 @@ def tune(task: Task) -> Final:
         pass
     for name, values in task.choices.items():
         for value in values:
-            if name != "batch_size" and value != config.get(name, task.baseline.get(name)) and task.left_s() > 0:
+            known = name == "batch_size" or value == config.get(name, task.baseline.get(name))
+            idle = name in NEED_WORKERS and not config.get("num_workers")
+            if not known and not idle and task.left_s() > 0:
                 better({**config, name: value})
     return final()
