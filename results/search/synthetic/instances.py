@@ -44,6 +44,9 @@ class Kind:
 
 KINDS = {
     "plain": Kind(),
+    "strong interactions": Kind(interactions=3.0),
+    "jumping batches": Kind(bumpy_batches=True),
+    "curved memory": Kind(curved_memory=True),
     "broken": Kind(interactions=3.0, bumpy_batches=True, curved_memory=True),
     "wrong priors": Kind(wrong_priors=True),
     "noise doubled": Kind(noise=2.0),

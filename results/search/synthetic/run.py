@@ -25,7 +25,7 @@ LOOKS = (10, 20, 30)
 STRATEGIES = ("structured", "gp", "tpe", "random")
 INSTANCES = {"plain": 40}
 OTHERWISE = 24  # instances of a set
-FEWER = {"gp": 12}  # of strategies that take long to propose
+FEWER = {"gp": 10}  # instances of strategies that take long to propose
 FIELDS = ("kind", "strategy", "instance", "trials", "regret", "hypervolume", "lost", "seconds")
 Key = tuple[str, str, int]
 
@@ -124,24 +124,36 @@ def write_table(lines: list[dict[str, str]]) -> None:
 
 
 def plot(lines: list[dict[str, str]]) -> None:
-    """Draw the median regrets of the table, with quartile bars, one panel a kind."""
+    """Draw the median regrets of the table, with bars to the upper quartile, one panel a kind."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     found = summary(lines)
+    colours = {strategy: f"C{index}" for index, strategy in enumerate(STRATEGIES)}
     kinds = [kind for kind in KINDS if any(line["kind"] == kind for line in lines)]
-    figure, panels = pyplot.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), sharey=True, squeeze=False)
-    for panel, kind in zip(panels[0], kinds, strict=True):
+    rows = -(-len(kinds) // 4)
+    figure, panels = pyplot.subplots(rows, 4, figsize=(15, 3.6 * rows), sharey=True, squeeze=False)
+    for spare in panels.flat[len(kinds) :]:
+        spare.set_axis_off()
+    for panel, kind in zip(panels.flat, kinds, strict=False):
         for strategy in [strategy for own, strategy in ordered(lines) if own == kind]:
             medians = [max(found[kind, strategy, trials]["regret_median"], 0.1) for trials in LOOKS]
             upper = [max(found[kind, strategy, trials]["regret_p75"], 0.1) for trials in LOOKS]
             rise = [max(0.0, high - middle) for high, middle in zip(upper, medians, strict=True)]
-            panel.errorbar(LOOKS, medians, yerr=[[0] * len(LOOKS), rise], marker="o", capsize=3, label=strategy)
+            panel.errorbar(
+                LOOKS,
+                medians,
+                yerr=[[0] * len(LOOKS), rise],
+                marker="o",
+                capsize=3,
+                label=strategy,
+                color=colours[strategy],
+            )
         panel.set(title=kind, xlabel="trials", yscale="log", xticks=LOOKS)
         panel.grid(alpha=0.3)
-    panels[0][0].set_ylabel("regret of the chosen config, %\n(median, upper quartile)")
+    panels[0][0].set_ylabel("regret of the chosen config, %")
     panels[0][0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(HERE / "table.png", dpi=110)
