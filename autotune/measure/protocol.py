@@ -106,7 +106,7 @@ def _total(blocks: list[Block], field: str) -> float:
 def _samples_per_epoch(session: Session, per_step: float) -> int | None:
     if session.stream.samples_per_epoch is not None:
         return session.stream.samples_per_epoch
-    if session.dataset_length is not None and not session.training.workload.drop_last and not session.fixed_batch:
+    if session.dataset_length is not None and not session.drops_last and not session.fixed_batch:
         return session.dataset_length
     epoch = session.stream.steps_per_epoch
     return None if epoch is None else round(epoch * per_step)

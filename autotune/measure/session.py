@@ -68,6 +68,11 @@ class Session:
             and not isinstance(self.training.dataset, IterableDataset)
         )
 
+    @property
+    def drops_last(self) -> bool:
+        """Whether an epoch leaves out a last batch that is not full."""
+        return self.training.workload.drop_last or drops_last(self.training.loader.host)
+
     def open_stream(self, host: Any, length: int | None) -> Stream:
         """Return a stream over a loader of `length` samples."""
         workload = self.training.workload

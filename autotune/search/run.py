@@ -12,6 +12,7 @@ import optuna
 
 from autotune.config import Config
 from autotune.errors import RunFolderError, UsageError, WorkloadError
+from autotune.options import OPTIONS
 from autotune.records import RunInfo, Source, from_json, to_json
 from autotune.search.emit import emit
 from autotune.search.events import Events
@@ -211,6 +212,9 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
         f"step: {facts.step}; batch: {facts.batch_structure}",
         f"searching {', '.join(tuned) or 'nothing'}: {space.size():,} combinations, {wishes.trials} trials",
     ]
+    for name, value in facts.baseline.items():
+        if name in space.reasons and name not in space.choices and value != OPTIONS[name].default:
+            lines.append(f"the baseline's {name} = {value} is left out: {space.reasons[name]}")
     if facts.default_optimizer:
         lines.append("the script names no optimizer: AdamW was taken")
     if verify != "none":
