@@ -79,11 +79,11 @@ def test_bursts_of_a_loader_are_inside_a_block():
 
 
 def slow_start(worker: int) -> None:
-    time.sleep(0.5)
+    time.sleep(0.3)
 
 
 def test_c29_an_epoch_shorter_than_the_window_is_measured_whole():
-    """Pitfall 9: six batches an epoch; workers that start anew cost half a second each time."""
+    """Pitfall 9: six batches an epoch; workers that start anew cost 0.3 s each time."""
     found = {}
     for persistent in (False, True):
 
