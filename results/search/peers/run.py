@@ -33,7 +33,7 @@ from autotune.records import Source
 from autotune.report.plain_view import PlainView
 from autotune.search.run import search_workload
 from autotune.search.setup import Prepared, Wishes, prepare
-from autotune.trials.folder import RunFolder
+from autotune.trials.folder import RunFolder, write_atomically
 from autotune.trials.runner import ForkServerRunner
 
 FOLDER = Path(__file__).resolve().parent
@@ -56,6 +56,14 @@ class Example:
 
     def path(self, peer: str) -> Path:
         return self.out / f"{self.name}-{peer}.json"
+
+    def load(self, peer: str) -> dict[str, Any]:
+        """Return what is known of a peer; nothing where it has not tuned yet."""
+        found: dict[str, Any] = json.loads(self.path(peer).read_text()) if self.path(peer).exists() else {}
+        return found
+
+    def save(self, line: dict[str, Any]) -> None:
+        write_atomically(self.path(line["peer"]), json.dumps(line, indent=1) + "\n")
 
     def tune(self, peer: str, budget_s: float, environments: Path) -> dict[str, Any]:
         """Let a peer tune; return its answer, or why there is none."""
@@ -109,16 +117,16 @@ class Example:
                 return found | {"final": json.loads(answer.read_text())}
             return found | {"error": found.get("error") or "no answer in time"}
 
-    def verify(self, line: dict[str, Any], ours: dict[str, Any] | None, how: str) -> dict[str, Any]:
+    def verify(self, peer: str, how: str) -> None:
         """Add what is missing: the answer against the baseline, and the tool's answer against it."""
+        line, ours = self.load(peer), self.load(OURS)
         if "final" not in line:
-            return line
+            return
         arm, baseline = self._arm(line), Arm(self.prepared.space.baseline)
         if "over_baseline" not in line:
-            line["over_baseline"] = self.verifier.compare(baseline, arm, how)
-        if ours is not None and "final" in ours and line["peer"] != OURS and "ours_over_it" not in line:
-            line["ours_over_it"] = self.verifier.compare(arm, self._arm(ours), how)
-        return line
+            self.save(line | {"over_baseline": self.verifier.compare(baseline, arm, how)})
+        if "final" in ours and peer != OURS and "ours_over_it" not in line:
+            self.save(self.load(peer) | {"ours_over_it": self.verifier.compare(arm, self._arm(ours), how)})
 
     def _arm(self, line: dict[str, Any]) -> Arm:
         final = line["final"]
@@ -158,16 +166,12 @@ def main() -> None:
             try:
                 example = Example(name, folder, runner, args.out)
                 for peer in args.only:
-                    path = example.path(peer)
-                    if not path.exists():
+                    if not example.load(peer):
                         print(f"{name}: {peer} tunes", flush=True)
-                        path.write_text(json.dumps(example.tune(peer, args.budget, args.environments), indent=1))
-                ours = example.path(OURS)
+                        example.save(example.tune(peer, args.budget, args.environments))
                 for peer in args.only if args.verify != "none" else ():
                     print(f"{name}: {peer} is verified", flush=True)
-                    line = json.loads(example.path(peer).read_text())
-                    known = json.loads(ours.read_text()) if ours.exists() else None
-                    example.path(peer).write_text(json.dumps(example.verify(line, known, args.verify), indent=1))
+                    example.verify(peer, args.verify)
                     write(args.out)
             finally:
                 runner.close()
