@@ -253,6 +253,8 @@ class RunInfo:
     """options that do not apply, and why"""
     baseline: Mapping[str, Any]
     """canonical config of what the user runs today"""
+    max_batch: int | None = None
+    batch_step: int = 8
     limits: Limits
     sampler: str
     objective: str = "throughput"

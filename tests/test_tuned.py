@@ -22,10 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Small tensors on a busy machine: threads would wait for each other."""
-    before = torch.get_num_threads()
+    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(before[0])
+    torch.backends.cudnn.benchmark = before[1]
 
 
 EVERY_OPTION = [

@@ -130,6 +130,8 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         choices={name: list(values) for name, values in space.choices.items()},
         reasons=dict(space.reasons),
         baseline=dict(space.baseline),
+        max_batch=wishes.max_batch,
+        batch_step=wishes.batch_step,
         limits=prepared.limits,
         sampler=wishes.sampler,
         objective=wishes.objective,
@@ -151,6 +153,8 @@ def space_of(info: RunInfo) -> Space:
         facts=from_plain(Facts, info.facts),
         machine=from_plain(Machine, info.machine),
         baseline=dict(info.baseline),
+        max_batch=info.max_batch,
+        batch_step=info.batch_step,
     )
     choices = {name: tuple(values) for name, values in info.choices.items()}
     return Space(context, choices, dict(info.reasons), Config(**info.baseline))

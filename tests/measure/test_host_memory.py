@@ -56,8 +56,8 @@ def test_a_reset_starts_the_steady_peak_anew_and_keeps_the_lifetime_one():
     memory = HostMemory()
     touch(300)
     memory.reset_peak()
-    steady = memory.steady_peak()
-    assert memory.lifetime_peak(steady) > steady + 250 * MIB
+    # of this process alone: other tests' children may live beside it
+    assert memory.lifetime_peak(0) > peak_rss() + 250 * MIB
 
 
 def test_workers_count_with_what_they_hold_alone():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from synthetic_machine import WINDOW_S, SyntheticMachine, white
 
 from autotune.config import Config
 from autotune.search.verification import QUICK, Verdict, attribute
 from autotune.search.verification.wording import contribution
+from tests.search.verification.synthetic_machine import WINDOW_S, SyntheticMachine, white
 
 BASELINE = Config(batch_size=32, num_workers=2)
 WINNER = Config(batch_size=32, num_workers=4, precision="bf16", channels_last=True)

@@ -7,11 +7,11 @@ import json
 import math
 
 import pytest
-from synthetic_machine import SyntheticMachine, white
 
 from autotune.config import Config
 from autotune.search.verification import Verification, attribute, verify
 from autotune.search.verification.statistics import compare
+from tests.search.verification.synthetic_machine import SyntheticMachine, white
 
 BASELINE, FAST = Config(batch_size=32), Config(batch_size=32, precision="bf16", channels_last=True)
 

@@ -8,13 +8,13 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy import stats
-from synthetic_machine import WINDOW_S, SyntheticMachine, linear, wandering, white
 
 from autotune.config import Config
 from autotune.search.verification import QUICK, THOROUGH, Verdict, verify, within_noise
 from autotune.search.verification.choice import choose
 from autotune.search.verification.claim import claim
 from autotune.search.verification.windows import Bench
+from tests.search.verification.synthetic_machine import WINDOW_S, SyntheticMachine, linear, wandering, white
 
 BASELINE = Config(batch_size=32)
 FAST = Config(batch_size=32, precision="bf16")

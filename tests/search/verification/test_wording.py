@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from synthetic_machine import SyntheticMachine, white
 
 from autotune.config import Config
 from autotune.search.verification import Verdict, attribute, sentence, verify
 from autotune.search.verification.claim import Claim
 from autotune.search.verification.statistics import Comparison
 from autotune.search.verification.wording import contribution
+from tests.search.verification.synthetic_machine import SyntheticMachine, white
 
 
 def make_claim(verdict: Verdict, speedup=1.0, lower=0.9, upper=1.1, pairs=9, reason="", alpha=0.05, needed=0):
