@@ -12,14 +12,14 @@ from autotune.config import Config
 from autotune.options.space import Space
 from autotune.records import Outcome
 from autotune.search.model.candidates import distinct
+from autotune.search.model.cost import CostModel
 from autotune.search.model.encoding import Encoding, FloatArray, Rows
 from autotune.search.model.failures import FailureModel
 from autotune.search.model.memory import MemoryModel, Peak
 from autotune.search.model.step import StepModel
-from autotune.search.model.surrogate import Surrogate, option_terms
 from autotune.search.observation import Observation
 
-COST_SD = 0.5  # log ratio of a trial's wall time that one option may make: compiling costs several eager trials
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Belief:
             peaks=np.exp(self.memory.predict(rows)[0]) if self.memory else np.zeros(len(rows)),
             fits=self.fits(rows) if limited else np.ones(len(rows)),
             runs=self._failures.runs(rows),
-            costs=np.exp(self._cost.predict(rows)[0]) if self._cost else np.ones(len(rows)),
+            costs=self._cost.predict(rows) if self._cost else np.ones(len(rows)),
         )
 
     def fits(self, rows: Rows) -> FloatArray:
@@ -90,6 +90,10 @@ class Belief:
         if self.memory is None or self.limit_bytes is None:
             return np.ones(len(rows))
         return self.memory.fits(rows, self.limit_bytes)
+
+    def affordable(self, rows: Rows) -> Mask:
+        """Return which rows have a trial whose time is worth it."""
+        return self._cost.affordable(rows) if self._cost else np.ones(len(rows), dtype=bool)
 
     def _learn_memory(self, seen: Sequence[Observation]) -> MemoryModel | None:
         peaks: list[Peak] = []
@@ -105,20 +109,14 @@ class Belief:
             return None
         return MemoryModel(self.encoding, self.encoding.rows([trial.config for trial in seen]), peaks)
 
-    def _learn_cost(self, seen: Sequence[Observation]) -> Surrogate | None:
+    def _learn_cost(self, seen: Sequence[Observation]) -> CostModel | None:
         timed = [trial for trial in seen if trial.cost_s > 0 and trial.outcome.measured]
         if not timed:
             return None
-        return Surrogate(
-            option_terms(self.encoding, ("compute",), sd=COST_SD),
-            self.encoding.rows([trial.config for trial in timed]),
-            np.log([trial.cost_s for trial in timed]),
-            interactions=False,
-        )
+        rows = self.encoding.rows([trial.config for trial in timed])
+        return CostModel(self.encoding, rows, timed, self.time)
 
-    def _measured_memory(
-        self, measured: Sequence[Observation]
-    ) -> tuple[FloatArray, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    def _measured_memory(self, measured: Sequence[Observation]) -> tuple[FloatArray, Mask]:
         peaks, feasible = np.zeros(len(self.measured)), np.ones(len(self.measured), dtype=bool)
         place = {key: index for index, key in enumerate(self.encoding.keys(self.measured))}
         keys = self.encoding.keys(self.encoding.rows([trial.config for trial in measured]))

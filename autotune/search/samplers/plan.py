@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 
 from optuna.distributions import IntDistribution
@@ -19,8 +18,6 @@ BASELINE_TRIALS = 2  # a pair shows the noise
 REPLICATE_EVERY = 10  # trials between later replicates of the baseline, which show drift
 FINEST = 6  # batch sizes filled in between two neighbours of the ladder, at most
 SAFE = 0.8  # probability of fitting at which the largest batch is tried early
-STEPS_IN_TRIAL = 25  # of a trial whose steps are slow: warm-up, a dozen blocks, cached compute
-DEAR = 4.0  # times the wall time of the expert's trial: so much may the early trial of a large batch take at most
 
 
 def next_anchor(space: Space, history: History) -> Config | None:
@@ -64,21 +61,14 @@ def largest_fitting(space: Space, history: History, belief: Belief) -> Config | 
     if start not in ran:
         return None
     base = int(start["batch_size"])
-    sizes = sorted(int(size) for size in space.choices["batch_size"] if base < int(size) <= _affordable(start, history))
+    sizes = sorted(int(size) for size in space.choices["batch_size"] if int(size) > base)
     larger = [start.replace(batch_size=size) for size in sizes]
     if not larger or any(config in history.configs for config in larger):
         return None
-    fits = belief.fits(belief.encoding.rows(larger))
-    safe = [config for config, fit in zip(larger, fits, strict=True) if fit >= SAFE and space.legal(config) is None]
+    rows = belief.encoding.rows(larger)
+    good = (belief.fits(rows) >= SAFE) & belief.affordable(rows)
+    safe = [config for config, fine in zip(larger, good, strict=True) if fine and space.legal(config) is None]
     return safe[-1] if safe else None
-
-
-def _affordable(start: Config, history: History) -> float:
-    """Return the batch size whose trial takes DEAR times as long as that of `start`, at the same time per sample."""
-    trial = next(trial for trial in history.seen if trial.config == start and trial.outcome.measured)
-    if not trial.cost_s or not trial.sample_s:
-        return math.inf
-    return DEAR * trial.cost_s / (STEPS_IN_TRIAL * trial.sample_s)
 
 
 def sizes_between(space: Space, history: History) -> list[int]:

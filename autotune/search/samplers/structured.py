@@ -134,7 +134,7 @@ class StructuredSampler(BaseSampler):
         """Return the configs left, what each is worth as the next trial, and its expected gain."""
         rng = np.random.default_rng([self.seed, told, running])
         rows = self._candidates(belief, rng)
-        rows = rows[belief.fits(rows) >= LEAST_FITS]
+        rows = rows[(belief.fits(rows) >= LEAST_FITS) & belief.affordable(rows)]
         if len(rows) > PROMISING:
             quick = self._worth(belief, told, rows, np.full((1, 3), -OPTIMISM))[0]
             rows = rows[np.sort(np.argsort(-quick, kind="stable")[:PROMISING])]
