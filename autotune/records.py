@@ -11,7 +11,7 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ class Outcome(enum.StrEnum):
     def measured(self) -> bool:
         """Whether the trial yields a step time: a clearly slower one stops early and keeps its estimate."""
         return self in (Outcome.OK, Outcome.PRUNED)
+
+
+HARD_FLAGS = frozenset({"cpu_contended_hard", "gpu_shared", "gpu_throttled", "memory_pressure", "no_steady_state"})
+"""signs that a time is not that of the config alone"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +143,16 @@ class Measurement:
     @property
     def samples_per_s(self) -> float:
         return 1.0 / self.sample_s
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the time is not that of the config alone."""
+        return bool(HARD_FLAGS.intersection(self.flags))
+
+
+def undisturbed(runs: Sequence[Measurement]) -> list[Measurement]:
+    """Return the runs of one config that count: the undisturbed ones, or all where there is none."""
+    return [run for run in runs if not run.disturbed] or list(runs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.config import Config
 from autotune.options import OPTIONS, Value
-from autotune.records import Limits, Measurement, Outcome, TrialRecord
+from autotune.records import Limits, Measurement, Outcome, TrialRecord, undisturbed
 from autotune.report.flags import in_order
 from autotune.report.run import NOT_SCREENING, Run
 
@@ -165,7 +165,8 @@ def _row(records: Sequence[TrialRecord], baseline: Config, accelerator: bool, li
 
 
 def _with_figures(row: Row, found: Sequence[Measurement], accelerator: bool) -> Row:
-    logs = [math.log(item.sample_s) for item in found]
+    counted = undisturbed(found)
+    logs = [math.log(item.sample_s) for item in counted]
     sample_s = math.exp(sum(logs) / len(logs))
     half_range = (max(logs) - min(logs)) / 2
     tokens = found[0].tokens_per_sample
@@ -175,9 +176,9 @@ def _with_figures(row: Row, found: Sequence[Measurement], accelerator: bool) -> 
     return replace(
         row,
         sample_s=sample_s,
-        uncertainty=max(half_range, sum(item.uncertainty for item in found) / len(found)),
+        uncertainty=max(half_range, sum(item.uncertainty for item in counted) / len(counted)),
         tokens_per_s=None if tokens is None else tokens / sample_s,
-        step_s=math.exp(sum(math.log(item.step_s) for item in found) / len(found)),
+        step_s=math.exp(sum(math.log(item.step_s) for item in counted) / len(counted)),
         samples_per_step=found[0].samples_per_step,
         data_share=sum(share for share, _ in shares) / len(shares),
         input_bound=all(bound for _, bound in shares),

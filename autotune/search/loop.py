@@ -15,7 +15,7 @@ import optuna
 from autotune.config import Config
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
-from autotune.records import Failure, Outcome, TrialRecord
+from autotune.records import Failure, Outcome, TrialRecord, undisturbed
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.observation import Observation, observe
@@ -44,8 +44,9 @@ class Measured:
 
     @property
     def sample_s(self) -> float | None:
-        """Seconds a sample: the geometric mean of its runs; None where none was measured."""
-        times = [item.sample_s for item in self.seen if item.sample_s is not None]
+        """Seconds a sample: the geometric mean of its runs that count; None where none was measured."""
+        runs = [record.measurement for record in self.records if record.measurement is not None]
+        times = [run.sample_s for run in undisturbed(runs)]
         return math.exp(sum(map(math.log, times)) / len(times)) if times else None
 
     @property

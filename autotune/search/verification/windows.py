@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.records import TrialRecord
+from autotune.records import HARD_FLAGS, TrialRecord
 
 Measure = Callable[[Config, str], TrialRecord]
 """measures a config in a fresh process by a plan fixed beforehand; the text says for people which window it is"""
-
-HARD_FLAGS = frozenset({"cpu_contended_hard", "gpu_shared", "gpu_throttled", "memory_pressure", "no_steady_state"})
-"""signs that a window's time is not that of its config alone"""
 
 HARD_SHARE = 1 / 3  # of the windows; with more of them disturbed no verdict is given
 
@@ -111,7 +108,7 @@ class Bench:
             sample_s=found.sample_s,
             step_s=found.step_s,
             flags=found.flags,
-            disturbed=bool(HARD_FLAGS.intersection(found.flags)),
+            disturbed=found.disturbed,
             allocated_bytes=found.steady.allocated,
             host_bytes=max(found.steady.host, found.steady.tree_pss),
         )
