@@ -30,6 +30,7 @@ import autotune
 
 TARGET = 1.85
 EPOCHS = 4
+CLIP_NORM = 1.0
 LEARNING_RATE = 2e-3  # at the baseline's batch size
 BASELINE = {"batch_size": 32, "num_workers": 2}
 VOCABULARY = 128  # ASCII
@@ -119,6 +120,7 @@ workload = autotune.Workload(
     loss=loss_function,
     optimizer=build_optimizer,
     checkpoint_blocks="blocks",
+    clip_norm=CLIP_NORM,
     baseline=BASELINE,
 )
 
@@ -130,7 +132,7 @@ def train_epoch(tuned: autotune.Tuned, model: nn.Module, optimizer: torch.optim.
         with tuned.autocast():
             loss = loss_function(model(text), following)
         tuned.backward(loss)
-        tuned.step(optimizer, clip_norm=1.0)
+        tuned.step(optimizer, clip_norm=CLIP_NORM)
         total += loss.detach()
     return total.item() / len(loader)
 

@@ -66,7 +66,7 @@ class Training:
             loss = self.loss_step(self.model, batch)
         check_trains(loss)
         self.tuned.backward(loss)
-        self.tuned.step(self.optimizers)
+        self.tuned.step(self.optimizers, clip_norm=self.workload.clip_norm)
         return loss.detach()
 
     def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:

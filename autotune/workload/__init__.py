@@ -62,6 +62,8 @@ class Workload:
     """module path of the blocks that may be recomputed; found by looking where not given"""
     count_samples: Callable[[Any], int] | None = None
     """(batch) -> samples in it, where that is not the batch size"""
+    clip_norm: float | None = None
+    """largest norm of the gradients, where your loop clips them: a part of the step"""
     drop_last: bool = False
     baseline: Mapping[str, Any] = field(default_factory=dict)
     """what you run today: {"batch_size": 64, "num_workers": 2}; the rest is PyTorch's defaults"""
@@ -71,6 +73,8 @@ class Workload:
             value = getattr(self, role)
             if value is not None:
                 _check_function(role, value)
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise WorkloadError(f"Workload(clip_norm={self.clip_norm}) would leave no gradient")
         _check_baseline(self.baseline)
         if self.dataset is None and self.loader is None:
             raise WorkloadError("a Workload needs dataset= or loader=")
