@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,13 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread() -> None:
     """Small tensors on a busy machine: threads would wait for each other."""
-    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    torch.backends.cudnn.benchmark = before[1]
+    torch.set_num_threads(1)  # set back by the fixture that every test gets
 
 
 EVERY_OPTION = [
