@@ -85,7 +85,7 @@ def failed(number, config=None, outcome=Outcome.OUT_OF_MEMORY, reason="out of de
 
 def make_info(**changes) -> RunInfo:
     values = {
-        "source": Source(script="/work/train[1].py"),
+        "source": Source(script="/home/me/train[1].py"),
         "facts": {"device": "cpu", "device_name": "A CPU"},
         "machine": {"cpu": "A CPU", "usable_cores": 8.0, "versions": {"torch": "2.13.0"}, "gpus": []},
         "choices": {"batch_size": [64, 128]},
