@@ -256,9 +256,9 @@ class Search:
         if self._run_count != 1 or not self.baseline.records[0].wall_s:
             return
         wall_s = self.baseline.records[0].wall_s
-        minutes = wall_s * (self._wishes.trials - 1) / 60
+        minutes = max(1, round(wall_s * self._wishes.trials / 60))
         self._events.note(
-            f"a trial of the baseline takes {wall_s:.0f} s; {self._wishes.trials} like it {minutes:.0f} min"
+            f"a trial of the baseline takes {wall_s:.0f} s; {self._wishes.trials} like it about {minutes} min"
         )
 
     def _rescue(self) -> Config | None:

@@ -89,10 +89,12 @@ class SimulatedRunner:
         *,
         facts: Facts = FACTS,
         noise: float = 0.01,
+        seconds: Callable[[Mapping[str, Any]], float] = seconds_per_sample,
         host_bytes: Callable[[Mapping[str, Any]], int] = lambda config: (100 + config["batch_size"]) * MIB,
         rule: Callable[[TrialSpec], Outcome | BaseException | None] = lambda spec: None,
     ) -> None:
         self.facts, self.noise, self.host_bytes, self.rule = facts, noise, host_bytes, rule
+        self.seconds = seconds
         self.asked: list[TrialSpec] = []
 
     @property
@@ -128,7 +130,7 @@ class SimulatedRunner:
             )
             return TrialRecord(**common, outcome=ruled, failure=trouble)
         noise = random.Random(str(sorted(spec.config.items()))).gauss(0, self.noise)
-        found = measurement(spec.config, seconds_per_sample(spec.config) * (1 + noise), host)
+        found = measurement(spec.config, self.seconds(spec.config) * (1 + noise), host)
         names = ("weight",)
         return TrialRecord(**common, outcome=Outcome.OK, measurement=found, gradient_names=names)
 

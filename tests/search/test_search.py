@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,17 @@ def test_no_config_is_measured_twice_as_a_new_point(search: Harness, sampler: st
     repeated = [dict(config) for config, count in counts.items() if count > 1]
     assert [config["batch_size"] for config in repeated] == [32]
     assert len(runner.configs) <= 25
+
+
+def test_c18_mixed_precision_that_is_slower_is_measured_and_not_chosen(search: Harness) -> None:
+    def casts_cost_more(config: Mapping[str, Any]) -> float:
+        return 1e-3 * (1.6 if config["precision"] == "bf16" else 1.0)
+
+    runner = SimulatedRunner(seconds=casts_cost_more)
+    result = search(runner, trials=8)
+    assert any(config["precision"] == "bf16" for config in runner.configs)
+    assert result.best is not None
+    assert result.best["precision"] == "fp32"
 
 
 def test_every_tenth_trial_is_a_replicate_of_the_baseline(search: Harness) -> None:
