@@ -42,7 +42,7 @@ def verify(
 
     from autotune.cli.search import end_like_ctrl_c
     from autotune.config import Config, read_document
-    from autotune.records import to_json
+    from autotune.documents import to_json
     from autotune.report.view import make_view
     from autotune.search.check import verify_config
     from autotune.search.finals import DESIGNS

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.config import Config
+from autotune.documents import from_json
 from autotune.errors import RunFolderError
-from autotune.records import RunInfo, TrialRecord, from_json
+from autotune.records import RunInfo, TrialRecord
 from autotune.trials.folder import RunFolder
 
 NOT_SCREENING = frozenset({"probe", "verification"})

@@ -11,9 +11,10 @@ from pathlib import Path
 import optuna
 
 from autotune.config import Config
+from autotune.documents import from_json, to_json
 from autotune.errors import RunFolderError, UsageError, WorkloadError
 from autotune.options import OPTIONS
-from autotune.records import RunInfo, Source, from_json, to_json
+from autotune.records import RunInfo, Source
 from autotune.search.emit import emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.config import Config
+from autotune.documents import from_plain
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
-from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec, from_plain
+from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
 from autotune.trials.folder import RunFolder
 from autotune.trials.runner import Runner, silent
 

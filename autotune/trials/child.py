@@ -13,13 +13,14 @@ from typing import Any
 
 from autotune.config import Config
 from autotune.device import device_named
+from autotune.documents import from_json
 from autotune.errors import AutotuneError
 from autotune.machine import versions
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.session import Session
 from autotune.measure.training import Training, seed_all
 from autotune.measure.validity import NonFinite
-from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec, from_json
+from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec
 from autotune.trials.folder import write_atomically
 from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from autotune.documents import read_record, to_json
 from autotune.errors import RunFolderError
-from autotune.records import TrialRecord, read_record, to_json
+from autotune.records import TrialRecord
 
 
 class RunFolder:

@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.records import TrialRecord, TrialSpec, read_record, to_json
+from autotune.documents import read_record, to_json
+from autotune.records import TrialRecord, TrialSpec
 from autotune.trials.folder import write_atomically
 from autotune.trials.runner import Report, silent
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autotune.records import Failure, Outcome, TrialRecord, TrialSpec, to_json
+from autotune.documents import to_json
+from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import write_atomically
 from autotune.trials.runner import Report, silent
 

@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
-from autotune.records import Failure, Outcome, TrialRecord, TrialSpec, read_record, to_json
+from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import write_atomically
 from autotune.trials.outcomes import classify_exit, failure
 from autotune.trials.watchdog import Watchdog

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.records import Outcome, to_json
+from autotune.documents import to_json
+from autotune.records import Outcome
 from autotune.report.run import read_run
 from autotune.trials.folder import RunFolder
 from tests.report.factory import GIB, failed, make_info, ok

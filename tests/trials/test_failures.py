@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from autotune.documents import read_record
 from autotune.measure.memory import peak_rss, proportional_bytes
-from autotune.records import Outcome, read_record
+from autotune.records import Outcome
 from tests.trials.trial_scripts import GIB, session_of, wait_until
 
 OOM = Outcome.OUT_OF_MEMORY

@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from autotune.documents import read_record
 from autotune.errors import AutotuneError
-from autotune.records import Outcome, read_record
+from autotune.records import Outcome
 from autotune.trials.runner import ForkServerRunner
 from autotune.trials.watchdog import MAX_LOG_BYTES
 from tests.trials.trial_scripts import HEAD, TAIL, make_spec, session_of, wait_until

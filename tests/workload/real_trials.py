@@ -6,8 +6,9 @@ import dataclasses
 import itertools
 from pathlib import Path
 
+from autotune.documents import from_plain
 from autotune.facts import Facts
-from autotune.records import Limits, Source, TrialSpec, from_plain
+from autotune.records import Limits, Source, TrialSpec
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 GIB = 1 << 30

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.config import Config
+from autotune.documents import from_json, to_json
 from autotune.errors import ConfigError
-from autotune.records import from_json, to_json
 from autotune.search.verification.attribution import Attribution
 from autotune.search.verification.choice import Choice, Dropped
 from autotune.search.verification.claim import Claim

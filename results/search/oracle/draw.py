@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from autotune.config import Config
+from autotune.documents import from_plain
 from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
-from autotune.records import Limits, from_plain
+from autotune.records import Limits
 from autotune.search.model.candidates import drawn
 from autotune.search.model.encoding import Encoding
 from autotune.search.setup import Prepared

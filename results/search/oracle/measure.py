@@ -23,9 +23,10 @@ from typing import Any
 from draw import Chosen, Turn, plan
 
 from autotune.config import Config
+from autotune.documents import from_plain
 from autotune.facts import Facts
 from autotune.machine import Machine
-from autotune.records import Source, TrialRecord, from_plain
+from autotune.records import Source, TrialRecord
 from autotune.search.observation import observe
 from autotune.search.setup import Prepared, Wishes, deciding_limit, prepare
 from autotune.search.specs import Specs

@@ -24,9 +24,9 @@ from play import Played, play
 from plot import plot
 from table import Table
 
+from autotune.documents import from_plain
 from autotune.facts import Facts
 from autotune.machine import Machine
-from autotune.records import from_plain
 
 FOLDER = Path(__file__).resolve().parent
 TRIALS = {"structured": 30, "gp": 30, "tpe": 90, "random": 90}

@@ -11,10 +11,11 @@ from pathlib import Path
 from draw import Chosen
 
 from autotune.config import Config
+from autotune.documents import from_plain
 from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options.space import Space
-from autotune.records import Failure, Limits, Measurement, Outcome, Peaks, Source, TrialRecord, TrialSpec, from_plain
+from autotune.records import Failure, Limits, Measurement, Outcome, Peaks, Source, TrialRecord, TrialSpec
 from autotune.search.observation import Observation
 from autotune.search.setup import Prepared
 from autotune.trials.runner import Report, silent

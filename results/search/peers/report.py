@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from autotune.documents import from_plain
 from autotune.machine import Machine
-from autotune.records import from_plain
 
 
 def write(out: Path) -> None:

@@ -1,0 +1,105 @@
+"""Dataclasses as JSON documents and back, checked field by field: what crosses a process or a file is data only."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autotune.records import FORMAT, TrialRecord
+
+T = typing.TypeVar("T")
+
+
+def to_json(value: Any) -> str:
+    """Return a record, spec or any other dataclass of the project as JSON text."""
+    return json.dumps(dataclasses.asdict(value), allow_nan=True)
+
+
+def from_json(kind: type[T], text: str) -> T:
+    """Read back what `to_json` wrote.
+
+    Raises:
+        ValueError: the text is not such a document; says where.
+    """
+    try:
+        built: T = _build(kind, json.loads(text), kind.__name__)
+        return built
+    except RecursionError:
+        raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
+
+
+def from_plain(kind: type[T], data: Mapping[str, Any]) -> T:
+    """Make parsed JSON a dataclass of the project.
+
+    Raises:
+        ValueError: the data are not such a document; says where.
+    """
+    built: T = _build(kind, dict(data), kind.__name__)
+    return built
+
+
+def read_record(path: Path) -> TrialRecord:
+    """Read a trial's record from disk.
+
+    Raises:
+        ValueError: damaged, or of a format that this version does not know.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        written = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+        if written != FORMAT:  # before anything else: another format may have other fields
+            raise ValueError(f"format {written}; this version reads {FORMAT}")
+        record: TrialRecord = _build(TrialRecord, data, TrialRecord.__name__)
+        return record
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: not a record: nested too deeply") from None
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Make `value` (parsed JSON) the type `kind`, checking as it goes."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        (kind,) = (argument for argument in arguments if argument is not type(None))
+        return _build(kind, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{where} is not a list")
+        return tuple(_build(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    expected = origin or kind
+    if expected is Mapping or expected.__name__ == "Mapping":
+        expected = dict
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{where} is not {'a table' if expected is dict else kind.__name__}")
+    return value
+
+
+def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is not a table")
+    hints = typing.get_type_hints(kind)
+    known = {item.name for item in dataclasses.fields(kind)}
+    extra = set(value) - known
+    if extra:
+        raise ValueError(f"{where} has unknown fields: {', '.join(sorted(extra))}")
+    try:
+        return kind(**{name: _build(hints[name], item, f"{where}.{name}") for name, item in value.items()})
+    except TypeError as error:
+        raise ValueError(f"{where} is incomplete: {error}") from None
