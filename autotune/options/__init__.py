@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from autotune.errors import ConfigError
-from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import BatchSize
 from autotune.options.channels_last import ChannelsLast
 from autotune.options.checkpoint_segments import CheckpointSegments
@@ -17,7 +17,7 @@ from autotune.options.pin_memory import PinMemory
 from autotune.options.precision import Precision
 from autotune.options.prefetch_factor import PrefetchFactor
 
-__all__ = ["OPTIONS", "Context", "Effect", "Inapplicable", "Option", "Value", "option_named"]
+__all__ = ["OPTIONS", "Context", "Effect", "Inapplicable", "Maths", "Option", "Value", "option_named"]
 
 OPTIONS: dict[str, Option] = {
     option.name: option

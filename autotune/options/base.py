@@ -6,6 +6,7 @@ Option modules import torch only inside the functions that carry the value out: 
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 
 Value = bool | int | str
 """what an option may be set to: a TOML scalar"""
+
+
+class Maths(enum.StrEnum):
+    """What an option may do to the numbers of a step. The numerics guard holds it to that, on the baseline's batch."""
+
+    UNTOUCHED = "untouched"
+    """the step's operations stay as they are"""
+    EXACT = "exact"
+    """the same gradients, but for the order of sums: as near to float64 as the baseline's own"""
+    ROUNDED = "rounded"
+    """other number formats or algorithms: gradients that point the same way"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +87,23 @@ class Option(ABC):
     """sides of the step that the value moves: "compute", "loader", "memory" """
     changes_result: bool = False
     """whether the value changes the training result, beyond rounding"""
+    maths: Maths | None = None
+    """what the option may do to a step's numbers; None: as `claim` derives it"""
     minimum: int = 0
     """smallest value, where the values are whole numbers"""
     needs: str | None = None
     """the option that must differ from its default for this one to have any effect"""
     order: int = 50
     """position among the options when the plan is made; lower is earlier"""
+
+    @property
+    def claim(self) -> Maths:
+        """What the option claims of a step's numbers: exact, unless it is about loading or changes the result."""
+        if self.maths is not None:
+            return self.maths
+        if "loader" in self.affects:  # the step sees the same samples, or none of it could be compared
+            return Maths.UNTOUCHED
+        return Maths.ROUNDED if self.changes_result else Maths.EXACT
 
     @abstractmethod
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:

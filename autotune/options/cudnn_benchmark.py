@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.plan import Plan
 
 
@@ -13,6 +13,7 @@ class CudnnBenchmark(Option):
     help = "let cuDNN time its convolution algorithms and take the fastest"
     default = False
     affects = frozenset({"compute", "memory"})
+    maths = Maths.ROUNDED  # the algorithm that it finds may be one of TF32
     order = 60
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.plan import Plan
 
 
@@ -15,6 +15,7 @@ class NumThreads(Option):
     default = 0
     ordered = True
     affects = frozenset({"compute"})
+    maths = Maths.UNTOUCHED
     order = 61
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:

@@ -15,7 +15,7 @@ import pytest
 import tomli_w
 
 from autotune.config import Config
-from autotune.options import OPTIONS, Inapplicable, option_named
+from autotune.options import OPTIONS, Inapplicable, Maths, option_named
 from autotune.options.base import Effect
 from autotune.options.space import make_space
 from autotune.plan import Plan, plan_for
@@ -45,6 +45,12 @@ def test_names_itself_and_what_it_is(option):
     assert len(option.help) < 100
     assert option.affects <= SIDES
     assert option.affects
+
+
+def test_claims_something_of_the_steps_numbers_that_the_guard_can_hold_it_to(option):
+    assert option.claim in Maths
+    if "loader" not in option.affects and option.changes_result:
+        assert option.claim is not Maths.EXACT
 
 
 def test_default_is_one_of_its_values(option):
