@@ -4,6 +4,7 @@ AutotuneError                 every error of ours; one clear message, no traceba
 ├── UsageError                the command line or a file given to it is wrong (exit 2)
 │   ├── ConfigError           a damaged config file, an unknown option or value
 │   └── RunFolderError        the run folder cannot be used: exists, read-only, not a run
+├── DeviceBusy                another search measures on the device (exit 1)
 └── WorkloadError             the user's workload cannot run as it is (exit 1)
     ├── ScriptError           the user's code raised: carries its own traceback
     ├── DoesNotFit            nothing fits into the memory it may use
@@ -40,6 +41,10 @@ class ConfigError(UsageError):
 
 
 class RunFolderError(UsageError):
+    pass
+
+
+class DeviceBusy(AutotuneError):
     pass
 
 

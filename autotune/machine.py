@@ -28,6 +28,7 @@ class Gpu:
     driver: str
     processes: int
     """compute processes on it"""
+    uuid: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def usable_cores(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) ->
     `own_cgroups` is the text of /proc/self/cgroup; both arguments are there for tests.
     """
     cores = float(len(os.sched_getaffinity(0)))
-    for unified, folder in _cgroup_folders(cgroup_root, own_cgroups, "cpu"):
+    for unified, folder in cgroup_folders(cgroup_root, own_cgroups, "cpu"):
         quota = _quota_v2(folder) if unified else _quota_v1(folder)
         cores = cores if quota is None else min(cores, quota)
     return cores
@@ -90,7 +91,7 @@ def available_bytes(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None)
     The arguments are those of `usable_cores`.
     """
     available = int(psutil.virtual_memory().available)
-    for unified, folder in _cgroup_folders(cgroup_root, own_cgroups, "memory"):
+    for unified, folder in cgroup_folders(cgroup_root, own_cgroups, "memory"):
         names = ("memory.max", "memory.current") if unified else ("memory.limit_in_bytes", "memory.usage_in_bytes")
         limit, used = (_read(folder / name) for name in names)
         if limit.isdigit() and used.isdigit():
@@ -109,8 +110,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _cgroup_folders(root: Path, own_cgroups: str | None, controller: str) -> Iterator[tuple[bool, Path]]:
-    """Yield the folders of the process's cgroups up to the root, and whether each is of version 2."""
+def cgroup_folders(root: Path, own_cgroups: str | None, controller: str) -> Iterator[tuple[bool, Path]]:
+    """Yield the folders of the process's cgroups up to the root, and whether each is of version 2.
+
+    `own_cgroups` is the text of /proc/self/cgroup; None reads it.
+    """
     text = _read(Path("/proc/self/cgroup")) if own_cgroups is None else own_cgroups
     for line in text.splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -179,6 +183,7 @@ def _gpus() -> Iterator[Gpu]:
                 free_bytes=int(memory.free),
                 driver=driver,
                 processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+                uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
             )
     except pynvml.NVMLError:
         return  # a driver that answers half: report no card rather than half of one

@@ -7,6 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from autotune.trials.lock import FOLDER_VARIABLE
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the locks of these tests apart from those of searches that run beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("locks")))
+        yield
+
 
 @pytest.fixture(autouse=True)
 def torch_switches() -> Iterator[None]:

@@ -141,6 +141,9 @@ class Driver:
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[int]:
         return [1, 2]
 
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_cards_are_read_whole_or_not_at_all(monkeypatch, fails):

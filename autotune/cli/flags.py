@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-WORKLOAD, SPACE, LIMITS = "Workload", "Space", "Limits"
+WORKLOAD, SPACE, LIMITS, QUIET = "Workload", "Space", "Limits", "Other programs"
 
 Script = Annotated[Path, typer.Argument(help="The training script.", show_default=False)]
 Arguments = Annotated[
@@ -57,4 +57,22 @@ Headroom = Annotated[
 ]
 TrialTimeout = Annotated[
     float, typer.Option("--trial-timeout", min=1, help="Seconds that one trial may take.", rich_help_panel=LIMITS)
+]
+
+NoLock = Annotated[
+    bool,
+    typer.Option("--no-lock", help="Measure although another search does, on the same device.", rich_help_panel=QUIET),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for a search that measures on the same device.", rich_help_panel=QUIET)
+]
+WaitIdle = Annotated[
+    float | None,
+    typer.Option(
+        "--wait-idle",
+        min=0,
+        help="Seconds to wait, before each trial, for other programs to leave the machine quiet.",
+        rich_help_panel=QUIET,
+        show_default=False,
+    ),
 ]

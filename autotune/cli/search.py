@@ -52,6 +52,9 @@ def search(
         float, typer.Option(min=1, help="Measured seconds that one trial may take.", rich_help_panel=flags.LIMITS)
     ] = 15.0,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter trials: within-run precision 5 %, not 3 %.")] = False,
+    wait: flags.Wait = False,
+    no_lock: flags.NoLock = False,
+    wait_idle: flags.WaitIdle = None,
 ) -> None:
     """Search the fastest settings of SCRIPT within the memory it has, and write best.toml.
 
@@ -92,6 +95,9 @@ def search(
         objective=objective,
         keep=keep,
         target=0.05 if quick else 0.03,
+        lock=not no_lock,
+        wait=wait,
+        wait_idle_s=wait_idle,
     )
     from autotune.report.run import read_run
     from autotune.report.summary import print_summary

@@ -33,6 +33,9 @@ def verify(
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     trial_timeout: flags.TrialTimeout = 300.0,
+    wait: flags.Wait = False,
+    no_lock: flags.NoLock = False,
+    wait_idle: flags.WaitIdle = None,
 ) -> None:
     """Measure the baseline against a config in fresh processes, in ABBA order, and say what is proven.
 
@@ -50,7 +53,9 @@ def verify(
     from autotune.search.setup import Wishes
     from autotune.search.verification import sentence
     from autotune.trials.folder import RunFolder
-    from autotune.trials.runner import ForkServerRunner
+    from autotune.trials.lock import DeviceLocks
+    from autotune.trials.quiet import QuietRunner
+    from autotune.trials.runner import ForkServerRunner, Runner
 
     if how not in DESIGNS:
         raise UsageError(f"unknown --verify: {how}", hint=f"It is one of: {', '.join(DESIGNS)}")
@@ -60,19 +65,32 @@ def verify(
     source = _source(made_for, script, path)
     check_script(Path(source.script))
     today = parse_values(baseline) if baseline else _baseline(made_for, path)
-    wishes = Wishes(device=device, baseline=today, timeout_s=timeout, seed=seed, trial_timeout_s=trial_timeout)
+    wishes = Wishes(
+        device=device,
+        baseline=today,
+        timeout_s=timeout,
+        seed=seed,
+        trial_timeout_s=trial_timeout,
+        lock=not no_lock,
+        wait=wait,
+        wait_idle_s=wait_idle,
+    )
     end_like_ctrl_c()
     console = Console(stderr=json)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(out or Path(scratch))
         folder.create()
-        runner = ForkServerRunner(folder.server_log)
         view = make_view(console)
+        locks = DeviceLocks(Path(source.script).name, view.note, wait=wait, enabled=not no_lock)
+        runner: Runner = ForkServerRunner(folder.server_log)
+        if wait_idle is not None:
+            runner = QuietRunner(runner, wait_idle, view.note)
         try:
-            found = verify_config(source, None if aa else candidate, folder, wishes, runner, view, how=how)
+            found = verify_config(source, None if aa else candidate, folder, wishes, runner, view, how=how, locks=locks)
         finally:
             view.finished()
             runner.close()
+            locks.release()
     typer.echo(to_json(found) if json else sentence(found))
     if min_speedup is not None and not found.reaches(min_speedup):
         typer.echo(f"a speed-up of {min_speedup:g}x is not proven", err=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.machine import CGROUPS, cgroup_folders
 from autotune.measure.memory import workers
 
 PROC = Path("/proc")
@@ -15,6 +16,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 RUN_DELAY_SHARE = 0.10  # of the wall time a runnable thread waited for a core; idle noise is about 0.03
 HARD_RUN_DELAY_SHARE = 0.30
 FOREIGN_CORES = 0.25  # cores used by others below which a run delay is our own doing
+STOLEN_SHARE = 0.02  # of the cores' time that the host of a virtual machine gave to somebody else
 MIN_DISK_BYTES = 1 << 20
 
 
@@ -33,7 +35,9 @@ class Reading:
     """read from storage by this process and its children"""
     swapped_in: int
     throttled: int
-    """times that the cgroup's CPU quota stopped it"""
+    """times that the CPU quota of one of its cgroups stopped it"""
+    stolen_s: float = 0.0
+    """that the cores of this virtual machine were given to others by its host"""
 
     @classmethod
     def take(cls, pids: Sequence[int]) -> Reading:
@@ -42,10 +46,11 @@ class Reading:
             at_s=time.perf_counter(),
             run_delay_s=_run_delay_s(),
             own_cpu_s=sum(_cpu_s(pid) for pid in pids),
-            busy_cpu_s=_busy_cpu_s(),
+            busy_cpu_s=busy_cpu_s(),
             disk_bytes=sum(_number_after(PROC / str(pid) / "io", "read_bytes:") for pid in pids),
             swapped_in=_number_after(PROC / "vmstat", "pswpin"),
-            throttled=_number_after(_cgroup_file(), "nr_throttled"),
+            throttled=throttle_count(),
+            stolen_s=_stolen_s(),
         )
 
 
@@ -67,6 +72,8 @@ def flags_between(before: Reading, after: Reading, threads: float, cores: float)
     flags = []
     if delay > RUN_DELAY_SHARE and foreign > FOREIGN_CORES:
         flags.append("cpu_contended_hard" if delay > HARD_RUN_DELAY_SHARE else "cpu_contended")
+    if after.stolen_s - before.stolen_s > STOLEN_SHARE * wall * cores:
+        flags.append("cpu_stolen")
     if threads > cores:
         flags.append("oversubscribed")
     if after.throttled > before.throttled:
@@ -89,15 +96,31 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if len(fields) > 12 else 0.0
 
 
-def _busy_cpu_s() -> float:
-    fields = _text(PROC / "stat").partition("\n")[0].split()[1:]
-    counted = [int(field) for field in fields[:8]]  # user nice system idle iowait irq softirq steal
-    return (sum(counted) - counted[3] - counted[4]) / TICKS_PER_S if len(counted) == 8 else 0.0
+def busy_cpu_s(cpus: Collection[int] | None = None) -> float:
+    """Return the seconds that cores were busy since the machine started: those of `cpus`, or all."""
+    wanted = {"cpu"} if cpus is None else {f"cpu{number}" for number in cpus}
+    rows = (_cpu_times(line) for line in _text(PROC / "stat").splitlines() if line.split(" ", 1)[0] in wanted)
+    return sum(sum(times) - times[3] - times[4] for times in rows if times) / TICKS_PER_S
 
 
-def _cgroup_file() -> Path:
-    root = Path("/sys/fs/cgroup")
-    return next((path for path in (root / "cpu.stat", root / "cpu/cpu.stat") if path.exists()), root / "none")
+def throttle_count(root: Path = CGROUPS, own_cgroups: str | None = None) -> int:
+    """Return how often a CPU quota stopped this process: its cgroup's own, or one of those above it.
+
+    The arguments are those of `machine.usable_cores`.
+    """
+    folders = cgroup_folders(root, own_cgroups, "cpu")
+    return sum(_number_after(folder / "cpu.stat", "nr_throttled") for _, folder in folders)
+
+
+def _stolen_s() -> float:
+    times = _cpu_times(_text(PROC / "stat").partition("\n")[0])
+    return times[7] / TICKS_PER_S if times else 0.0
+
+
+def _cpu_times(line: str) -> list[int]:
+    """Return user, nice, system, idle, iowait, irq, softirq and steal of a line of /proc/stat, in ticks."""
+    counted = [int(field) for field in line.split()[1:9]]
+    return counted if len(counted) == 8 else []
 
 
 def _number_after(path: Path, key: str) -> int:

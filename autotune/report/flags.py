@@ -20,6 +20,7 @@ FLAGS = {
     # the host
     "cpu_contended": "other programs used the cores during the window",
     "cpu_contended_hard": "other programs kept it waiting for a core over 30 % of the time: do not trust the time",
+    "cpu_stolen": "the host of this virtual machine gave its cores to others during the window",
     "oversubscribed": "more compute threads and loader workers than usable cores",
     "cpu_quota_throttled": "the container's CPU quota stopped the processes during the window",
     "swapping": "the machine read memory back from swap during the window",

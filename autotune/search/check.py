@@ -19,6 +19,7 @@ from autotune.search.verification.choice import Choice
 from autotune.search.verification.claim import claim
 from autotune.search.verification.windows import Bench
 from autotune.trials.folder import RunFolder
+from autotune.trials.lock import DeviceLocks
 from autotune.trials.runner import Runner
 
 
@@ -31,18 +32,23 @@ def verify_config(
     events: Events,
     *,
     how: str = "full",
+    locks: DeviceLocks | None = None,
 ) -> Claim:
     """Measure the baseline and `config` in turn, in fresh processes, and return what may be said.
 
     Args:
         config: None is the self-test: the baseline against itself.
+        locks: of the caller, who releases them.
 
     Raises:
+        DeviceBusy: another search measures on the device.
         UsageError: the config is the baseline, or sets what does not apply here.
         WorkloadError: the workload cannot run as it is.
     """
-    began = time.monotonic()
-    prepared = prepare(source, wishes, runner, folder, events.progress)
+    if locks is not None:
+        locks.take(wishes.device)
+    began = time.monotonic()  # the wait for the device is not counted
+    prepared = prepare(source, wishes, runner, folder, events.progress, locks)
     baseline = prepared.space.baseline
     candidate = baseline if config is None else prepared.space.canonical(config)
     if config is not None:

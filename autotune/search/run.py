@@ -24,6 +24,8 @@ from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
 from autotune.search.setup import Prepared, Wishes, prepare, run_info
 from autotune.trials.folder import RunFolder, write_atomically
+from autotune.trials.lock import DeviceLocks, FolderLock
+from autotune.trials.quiet import QuietRunner
 from autotune.trials.runner import ForkServerRunner, Runner
 from autotune.workload.static import look
 
@@ -64,18 +66,27 @@ def search_workload(
 
     Raises:
         UsageError: an unknown name, a folder that cannot be used, a resume that does not fit.
+        DeviceBusy: another search measures on the device.
         WorkloadError: the workload cannot run as it is.
     """
-    began = time.monotonic()
     _check_names(wishes, verify)
     if source.script:
         check_script(Path(source.script))
-    _claim_folder(folder, resume=resume, force=force)
-    earlier = _read_info(folder) if resume else None
+    locks = DeviceLocks(
+        Path(source.script).name or "a workload of Python's", events.note, wait=wishes.wait, enabled=wishes.lock
+    )
+    own_folder = FolderLock(folder.path)
     own_runner = runner is None
-    runner = runner or ForkServerRunner(folder.server_log)
     try:
-        prepared = prepare(source, wishes, runner, folder, events.progress)
+        if runner is None:
+            locks.take(wishes.device)  # before anything of an earlier search is replaced
+        _claim_folder(folder, own_folder, resume=resume, force=force)
+        earlier = _read_info(folder) if resume else None
+        began = time.monotonic()
+        runner = runner or ForkServerRunner(folder.server_log)
+        if wishes.wait_idle_s is not None:
+            runner = QuietRunner(runner, wishes.wait_idle_s, events.note)
+        prepared = prepare(source, wishes, runner, folder, events.progress, locks if own_runner else None)
         info = run_info(prepared, wishes, command)
         if earlier is not None:
             _check_same(earlier, info)
@@ -99,8 +110,10 @@ def search_workload(
         ) from error
     finally:
         events.finished()
-        if own_runner:
+        if own_runner and runner is not None:
             runner.close()
+        own_folder.release()
+        locks.release()
 
 
 def check_script(script: Path) -> None:
@@ -165,17 +178,19 @@ def _check_names(wishes: Wishes, verify: str) -> None:
             raise UsageError(f"unknown {what}: {name}", hint=f"It is one of: {', '.join(known)}")
 
 
-def _claim_folder(folder: RunFolder, *, resume: bool, force: bool) -> None:
-    if folder.exists and force:
-        folder.clear()
-    elif folder.exists and not resume:
+def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: bool) -> None:
+    if folder.exists and not resume and not force:
         raise RunFolderError(
             f"{folder.path} holds an earlier search",
             hint="Go on with it: --resume. Replace it: --force. Keep both: --out OTHER_FOLDER.",
         )
-    elif resume and not folder.exists:
+    if resume and not folder.exists:
         raise RunFolderError(f"there is no search to resume in {folder.path}")
     folder.create()
+    lock.acquire()
+    if force:
+        folder.clear()
+        folder.create()
 
 
 def _read_info(folder: RunFolder) -> RunInfo:

@@ -18,6 +18,7 @@ from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
 from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
 from autotune.trials.folder import RunFolder
+from autotune.trials.lock import DeviceLocks
 from autotune.trials.runner import Runner, silent
 
 DEVICE_SHARE = 0.9  # of the free device memory, unless the user names a limit
@@ -52,6 +53,12 @@ class Wishes:
     keep: float = 0.95
     """share of the best throughput that the memory objective must keep"""
     target: float = 0.03
+    lock: bool = True
+    """keep other searches off the device meanwhile"""
+    wait: bool = False
+    """wait for the device rather than be refused"""
+    wait_idle_s: float | None = None
+    """seconds to wait for a quiet machine before each trial; None: do not"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +74,26 @@ class Prepared:
 
 
 def prepare(
-    source: Source, wishes: Wishes, runner: Runner, folder: RunFolder, report: Callable[..., None] = silent
+    source: Source,
+    wishes: Wishes,
+    runner: Runner,
+    folder: RunFolder,
+    report: Callable[..., None] = silent,
+    locks: DeviceLocks | None = None,
 ) -> Prepared:
     """Probe the workload and decide what can be searched.
 
+    Args:
+        locks: take the device's; None: nothing will be measured.
+
     Raises:
+        DeviceBusy: another search measures on the device.
         ScriptError: the user's code failed; carries its traceback.
         WorkloadError: the workload cannot be trained as it is.
         UsageError: options that do not fit it, or no baseline batch size.
     """
+    if locks is not None:
+        locks.take(wishes.device)  # before anything is read: what is free changes while a search waits
     machine = Machine.read()
     limits = _limits(wishes, machine, None)
     spec = TrialSpec(
@@ -93,6 +111,8 @@ def prepare(
     if record.outcome is not Outcome.OK or record.facts is None:
         raise _refusal(record, source, folder.probe_log)
     facts: Facts = from_plain(Facts, record.facts)
+    if locks is not None:
+        locks.take(facts.device)
     baseline = dict(facts.baseline)
     if "batch_size" not in baseline:
         if not facts.fixed_batch:

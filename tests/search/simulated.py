@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.documents import read_record, to_json
 from autotune.facts import Facts
 from autotune.records import (
     Block,
@@ -17,8 +18,6 @@ from autotune.records import (
     Peaks,
     TrialRecord,
     TrialSpec,
-    read_record,
-    to_json,
 )
 from autotune.trials.folder import write_atomically
 from autotune.trials.runner import Report, silent
