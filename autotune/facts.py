@@ -58,6 +58,10 @@ class Facts:
     chain_refused: str | None = None
     """why there is nothing to recompute, or why recomputing it would change the gradients"""
     optimizer: str = ""
+    optimizer_impls: tuple[str, ...] = ()
+    """implementations of torch.optim that it takes here, beside its default"""
+    optimizer_impls_refused: str | None = None
+    """why there are none"""
     default_optimizer: bool = False
     """the workload names no optimizer, so that the tool chose one"""
 

@@ -26,8 +26,8 @@ class Plan:
     """applied in order to the model, which already is on its device"""
     tensor_transforms: list[Callable[[torch.Tensor], torch.Tensor]] = field(default_factory=list)
     """applied to each tensor of a batch, on the device"""
-    optimizer: dict[str, Any] = field(default_factory=dict)
-    """arguments of the optimizer"""
+    optimizer: dict[str, bool] = field(default_factory=dict)
+    """arguments of each optimizer whose class takes the one that is on"""
     switches: list[Switch] = field(default_factory=list)
     non_blocking: bool = False
     """copy batches to the device without waiting"""

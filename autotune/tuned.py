@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from autotune.batches import move
 from autotune.config import Config
 from autotune.device import device_named
+from autotune.implementations import built_with, skipped
 from autotune.plan import plan_for
 
 M = TypeVar("M", bound=nn.Module)
@@ -98,8 +99,9 @@ class Tuned:
         return model
 
     def optimizer(self, factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return `factory(*args, **kwargs)` with the config's optimizer arguments; a class or a function."""
-        made = factory(*args, **{**kwargs, **self._plan.optimizer})
+        """Return `factory(*args, **kwargs)`, a class or a function; what it builds has the config's implementation."""
+        with built_with(self._plan.optimizer):
+            made = factory(*args, **kwargs)
         for optimizer in made if isinstance(made, list | tuple) else [made]:
             self.optimizers.append(optimizer)
             if self._scaler is not None:
@@ -192,4 +194,4 @@ class Tuned:
         self.restore()
 
     def _note_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._updated = True
+        self._updated = self._updated or not skipped(optimizer)

@@ -53,7 +53,7 @@ class Training:
         self.model.train()
         self.loss_step = LossStep(workload)
         self._initialize_lazy_parameters()
-        self.optimizers = self._build_optimizers()
+        self.optimizers = self.build_optimizers(self.tuned)
         self.tuned.batch_transform = workload.batch_transform
 
     def step(self, batch: Any) -> Tensor | None:
@@ -93,6 +93,26 @@ class Training:
             return loader
         return self.tuned.batches(DataLoader(data, **{**arguments, "batch_size": batch_size}))
 
+    def build_optimizers(self, tuned: Tuned) -> list[Optimizer]:
+        """Return new optimizers of the model as `tuned` builds them."""
+        parameters = [item for item in self.model.parameters() if item.requires_grad]
+        if not parameters:
+            raise WorkloadError(
+                "the model has no trainable parameters", hint="Every parameter has requires_grad=False."
+            )
+        factory = self.workload.optimizer
+        if factory is None:
+            made = tuned.optimizer(torch.optim.AdamW, parameters, lr=DEFAULT_LEARNING_RATE)
+        elif first_argument(factory) in MODEL_ARGUMENTS:
+            made = tuned.optimizer(factory, self.model)
+        else:
+            made = tuned.optimizer(factory, parameters)
+        optimizers = list(made) if isinstance(made, list | tuple) else [made]
+        for item in optimizers:
+            if not isinstance(item, Optimizer):
+                raise WorkloadError(f"optimizer() returned {type(item).__name__}, which is no Optimizer")
+        return optimizers
+
     def trainable(self) -> dict[str, nn.Parameter]:
         return {name: item for name, item in self.model.named_parameters() if item.requires_grad}
 
@@ -120,25 +140,6 @@ class Training:
                 )
             with torch.no_grad():
                 self.loss_step(self.model, self.tuned.place(next(iter(self.make_loader(batch_size=2)))))
-
-    def _build_optimizers(self) -> list[Optimizer]:
-        parameters = [item for item in self.model.parameters() if item.requires_grad]
-        if not parameters:
-            raise WorkloadError(
-                "the model has no trainable parameters", hint="Every parameter has requires_grad=False."
-            )
-        factory = self.workload.optimizer
-        if factory is None:
-            made = self.tuned.optimizer(torch.optim.AdamW, parameters, lr=DEFAULT_LEARNING_RATE)
-        elif first_argument(factory) in MODEL_ARGUMENTS:
-            made = self.tuned.optimizer(factory, self.model)
-        else:
-            made = self.tuned.optimizer(factory, parameters)
-        optimizers = list(made) if isinstance(made, list | tuple) else [made]
-        for item in optimizers:
-            if not isinstance(item, Optimizer):
-                raise WorkloadError(f"optimizer() returned {type(item).__name__}, which is no Optimizer")
-        return optimizers
 
 
 def _check_dataset(dataset: Any) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from autotune.errors import WorkloadError
+from autotune.implementations import skipped
 from autotune.measure.training import Training
 
 
@@ -43,8 +45,8 @@ class UpdateCounter:
             found = {name for name, item in self._training.model.named_parameters() if item.grad is not None}
             self.gradient_names = tuple(sorted(found.union(self.gradient_names)))
 
-    def _count(self, *_: Any) -> None:
-        self.updates += 1
+    def _count(self, optimizer: Optimizer, *_: Any) -> None:
+        self.updates += not skipped(optimizer)
 
     @property
     def effective(self) -> int:

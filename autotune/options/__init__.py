@@ -12,6 +12,7 @@ from autotune.options.checkpoint_segments import CheckpointSegments
 from autotune.options.cudnn_benchmark import CudnnBenchmark
 from autotune.options.num_threads import NumThreads
 from autotune.options.num_workers import NumWorkers
+from autotune.options.optimizer_impl import OptimizerImpl
 from autotune.options.persistent_workers import PersistentWorkers
 from autotune.options.pin_memory import PinMemory
 from autotune.options.precision import Precision
@@ -30,6 +31,7 @@ OPTIONS: dict[str, Option] = {
         PinMemory(),
         ChannelsLast(),
         CheckpointSegments(),
+        OptimizerImpl(),
         CudnnBenchmark(),
         NumThreads(),
     )

@@ -31,6 +31,7 @@ from autotune.trials.probe_data import (
     why_batch_is_fixed,
     why_no_workers,
 )
+from autotune.trials.probe_optimizer import probe_implementations
 from autotune.workload import Workload
 from autotune.workload.script import brief, user_traceback
 
@@ -59,6 +60,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     with _watching() as seen:
         step_s = _time_steps(training, batches)
     chain, chain_refused = _probe_chain(training, batch)
+    implementations, implementations_refused = probe_implementations(training)
     return Facts(
         device=str(device.torch),
         device_name=device.name,
@@ -92,6 +94,8 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         chain_kind="" if chain is None else chain.kind,
         chain_refused=chain_refused,
         optimizer=", ".join(type(item).__name__ for item in training.optimizers),
+        optimizer_impls=implementations,
+        optimizer_impls_refused=implementations_refused,
         default_optimizer=workload.optimizer is None,
         step=training.loss_step.description or "training_step(tuned, model, batch)",
         own_step=workload.own_step,

@@ -61,4 +61,5 @@ CONTEXTS = {
     "sequential": on_cuda(chain_kind="sequential", chain_length=9),
     "slow loader": on_cuda(load_s=0.05),
     "no precision": make_context(native_bf16=False),
+    "optimizer": make_context(optimizer_impls=("foreach", "fused")),
 }
