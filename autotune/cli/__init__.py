@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from autotune.cli import explain, options, results, search, show, verify
+from autotune.cli import explain, options, report, results, search, show, verify
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -17,7 +17,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (search.search, results.results, show.show, verify.verify, options.options, explain.explain):
+for command in (
+    search.search,
+    results.results,
+    report.report,
+    show.show,
+    verify.verify,
+    options.options,
+    explain.explain,
+):
     app.command()(command)
 
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli import flags
 from autotune.cli.parsing import parse_choices, parse_names, parse_share, parse_size, parse_values, source_of
+from autotune.cli.report import write_report
+from autotune.errors import RunFolderError, WorkloadError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from autotune.trials.folder import RunFolder
 
 
 def search(
@@ -105,17 +115,19 @@ def search(
 
     console = Console()
     end_like_ctrl_c()
-    result = search_workload(
-        source_of(script, arguments, workload, functions),
-        RunFolder(out or Path("results") / script.stem),
-        wishes,
-        make_view(console),
-        verify=verify,
-        resume=resume,
-        force=force,
-        storage=storage,
-        command=sys.argv,
-    )
+    folder = RunFolder(out or Path("results") / script.stem)
+    with reported(folder, console):
+        result = search_workload(
+            source_of(script, arguments, workload, functions),
+            folder,
+            wishes,
+            make_view(console),
+            verify=verify,
+            resume=resume,
+            force=force,
+            storage=storage,
+            command=sys.argv,
+        )
     best = result.answers[0]
     same_batch = next(iter(result.answers[1:]), None)
     print_summary(
@@ -127,8 +139,32 @@ def search(
         same_batch=same_batch.config if same_batch else None,
         same_batch_verdict=same_batch.sentence if same_batch else "",
     )
+    print_report(folder, console)
     if result.interrupted:
         raise typer.Exit(130)
+
+
+@contextmanager
+def reported(folder: RunFolder, console: Console) -> Iterator[None]:
+    """Write report.html of a search that fails, too: what was measured until then is worth looking at."""
+    began = time.time()
+    try:
+        yield
+    except (WorkloadError, KeyboardInterrupt):
+        # a search that was refused has written nothing, and an earlier one in that folder has its page
+        if folder.run.exists() and folder.run.stat().st_mtime >= began:
+            print_report(folder, console)
+        raise
+
+
+def print_report(folder: RunFolder, console: Console) -> None:
+    """Write report.html and say where it is; a search that has ended well does not fail for want of it."""
+    from autotune.report.text import plain
+
+    try:
+        console.print(plain(f"{'report':<8} {write_report(folder)}"), soft_wrap=True)
+    except RunFolderError as error:
+        console.print(plain(f"no report.html: {error.message}", "yellow"), soft_wrap=True)
 
 
 def end_like_ctrl_c() -> None:

@@ -15,7 +15,7 @@ from autotune.report.run import Run
 from autotune.report.text import plain, value_text, values_text
 
 if TYPE_CHECKING:
-    from autotune.search.explain import Expected, Explanation
+    from autotune.search.explain import Expected, Explanation, ValueEffect
 
 
 def print_explanation(console: Console, run: Run, found: Explanation) -> None:
@@ -44,15 +44,20 @@ def _effects(found: Explanation) -> Table:
     table.add_column("time per sample against the best config")
     previous = ""
     for item in found.effects:
-        if item.in_best:
-            words = "in the best config"
-        else:
-            low, high = (item.ratio * math.exp(sign * 2 * item.spread) for sign in (-1, 1))
-            words = f"{significant(item.ratio)}x ({significant(low)} to {significant(high)})"
         name = item.option if item.option != previous else ""
-        table.add_row(plain(name), plain(value_text(item.value), "bold" if item.in_best else ""), plain(words))
+        table.add_row(
+            plain(name), plain(value_text(item.value), "bold" if item.in_best else ""), plain(effect_words(item))
+        )
         previous = item.option
     return table
+
+
+def effect_words(item: ValueEffect) -> str:
+    """Return what a value is believed to do: "1.21x (1.05 to 1.4)", twice the standard deviation each way."""
+    if item.in_best:
+        return "in the best config"
+    low, high = (item.ratio * math.exp(sign * 2 * item.spread) for sign in (-1, 1))
+    return f"{significant(item.ratio)}x ({significant(low)} to {significant(high)})"
 
 
 def _memory(found: Explanation) -> Table:

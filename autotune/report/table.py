@@ -22,6 +22,7 @@ MOST_WORD = 24  # a longer word of a folding column is cut in two
 GAP = 2  # between two columns
 FEWEST_COLUMNS = 4  # rank, trial, what differs, samples/s: kept however narrow the terminal is
 THROUGHPUT_ONLY = "Throughput only: a changed batch size or precision may change convergence."
+NOT_MEASURED = "Not measured: loss after training, validation, checkpoints."
 
 
 def print_results(console: Console, run: Run, *, every: bool = False, sort: str | None = None) -> None:
@@ -161,7 +162,7 @@ def footer(run: Run, rows: Sequence[Row], shown: Collection[str]) -> list[str]:
     if limit is not None:
         what = "device" if run.accelerator else "host"
         lines.append(f"Ranked are configs whose peak {what} memory stays within {memory(limit)}.")
-    lines.append(THROUGHPUT_ONLY + " Not measured: loss after training, validation, checkpoints.")
+    lines.append(f"{THROUGHPUT_ONLY} {NOT_MEASURED}")
     source = run.info.source.script
     where = machine_line(run.info)
     lines.append(f"{Path(source).name}: {where}" if source else where)

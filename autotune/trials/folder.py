@@ -41,6 +41,11 @@ class RunFolder:
         return self.path / "verification.json"
 
     @property
+    def report(self) -> Path:
+        """The page for people."""
+        return self.path / "report.html"
+
+    @property
     def trials(self) -> Path:
         return self.path / "trials"
 
@@ -87,7 +92,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove an earlier search: only the files that a search writes."""
-        for path in (self.study, self.run, self.best, self.best_same_batch, self.verification):
+        for path in (self.study, self.run, self.best, self.best_same_batch, self.verification, self.report):
             path.unlink(missing_ok=True)
         for suffix in ("-wal", "-shm", "-journal"):
             self.study.with_name(self.study.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""What the page shows, gathered once: the run, its rows, the answers, what is proven of them and what is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.config import Config, read_document
+from autotune.errors import ConfigError, RunFolderError
+from autotune.records import Measurement, TrialRecord
+from autotune.report.outcome import row_of
+from autotune.report.rows import Row, rows_of_run, screening_noise
+from autotune.report.run import NOT_SCREENING, Run
+from autotune.search.verification import Attribution, Claim, Verification, sentence
+from autotune.search.verification.attribution import Contribution
+
+if TYPE_CHECKING:
+    from autotune.search.explain import Explanation, ValueEffect
+
+BEST, SAME_BATCH, BASELINE = "best", "same_batch", "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One config that the search hands out."""
+
+    role: str
+    """"best" or "same_batch": the best that keeps the baseline's batch size, where the best does not"""
+    config: Config
+    path: Path
+    """where it is emitted; may be missing after an interrupted search"""
+    claim: Claim | None = None
+    """None: not verified"""
+    attribution: Attribution | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words; empty where there is none."""
+        return "" if self.claim is None else sentence(self.claim)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the claim's figures are those of this very config: no option was taken back after it."""
+        return self.claim is not None and not Config(**self.claim.candidate).difference(self.config)
+
+    def contribution(self, option: str) -> Contribution | None:
+        found = self.attribution.contributions if self.attribution else ()
+        return next((item for item in found if item.option == option), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that the page is made from. `explanation`: of the search's models; None where they know nothing."""
+
+    run: Run
+    verification: Verification | None = None
+    answers: tuple[Answer, ...] = ()
+    """the best config's first; empty where nothing was measured within the limits"""
+    explanation: Explanation | None = None
+    rows: list[Row] = field(default_factory=list)
+    """one a config"""
+    single: list[Row] = field(default_factory=list)
+    """one a run, by trial number"""
+
+    @cached_property
+    def noise(self) -> float | None:
+        return screening_noise(self.rows)
+
+    @property
+    def baseline_row(self) -> Row | None:
+        return row_of(self.rows, self.run.baseline)
+
+    def row(self, answer: Answer) -> Row | None:
+        return row_of(self.rows, answer.config)
+
+    def arms(self) -> Iterator[tuple[str, Config]]:
+        """Yield the configs that stand out: role and config, the baseline's first, none of them twice."""
+        yield BASELINE, self.run.baseline
+        for answer in self.answers:
+            if answer.config.difference(self.run.baseline):
+                yield answer.role, answer.config
+
+    def records(self, config: Config, *, verification: bool = False) -> list[TrialRecord]:
+        """Return the measured records of a config: of the search, or of the verification's windows."""
+        return [
+            record
+            for record in self.run.records
+            if (record.kind == "verification" if verification else record.kind not in NOT_SCREENING)
+            and record.outcome.measured
+            and record.measurement is not None
+            and not Config(**record.config).difference(config)
+        ]
+
+    def measurements(self, config: Config) -> list[Measurement]:
+        """Return what the search measured of a config."""
+        return [record.measurement for record in self.records(config) if record.measurement is not None]
+
+    def belief(self, answer: Answer, option: str) -> ValueEffect | None:
+        """Return what the models believe of the baseline's value of an option, in the config they take for best.
+
+        None where they take another value for best, or know nothing.
+        """
+        effects = [item for item in self.explanation.effects if item.option == option] if self.explanation else []
+        in_best = next((item.value for item in effects if item.in_best), None)
+        today = self.run.baseline.value(option)
+        if in_best != answer.config.value(option):
+            return None
+        return next((item for item in effects if item.value == today and not item.in_best), None)
+
+
+def gather(run: Run, explanation: Explanation | None = None) -> Evidence:
+    """Read what else the run folder holds.
+
+    Raises:
+        RunFolderError: a file of it is damaged.
+    """
+    rows = rows_of_run(run)
+    verification = _verification(run)
+    return Evidence(
+        run=run,
+        verification=verification,
+        answers=tuple(_answers(run, rows, verification)),
+        explanation=explanation,
+        rows=rows,
+        single=sorted(rows_of_run(run, merge=False), key=lambda row: row.trial),
+    )
+
+
+def _verification(run: Run) -> Verification | None:
+    path = run.folder.verification
+    if not path.exists():
+        return None
+    try:
+        return Verification.load(path)
+    except ValueError as error:
+        raise RunFolderError(f"damaged {error}") from None
+
+
+def _answers(run: Run, rows: list[Row], verification: Verification | None) -> Iterator[Answer]:
+    """Yield the emitted configs; of a search that emitted none, the first in rank."""
+    best = _emitted(run.folder.best, BEST, verification)
+    if best is None:
+        first = next((row for row in rows if row.rank == 1), None)
+        if first is not None:
+            yield Answer(role=BEST, config=first.config, path=run.folder.best)
+        return
+    yield best
+    other = _emitted(run.folder.best_same_batch, SAME_BATCH, verification)
+    if other is not None and other.config.difference(best.config):
+        yield other
+
+
+def _emitted(path: Path, role: str, verification: Verification | None) -> Answer | None:
+    if not path.exists():
+        return None
+    try:
+        document: dict[str, Any] = read_document(path)
+        config = Config(**document.get("options", {}))
+    except (ConfigError, TypeError) as error:
+        raise RunFolderError(f"damaged {path}: {error}") from None
+    measured = document.get("measured")
+    status = measured.get("status") if isinstance(measured, dict) else None
+    claims = list(verification.claims()) if verification else []
+    # the file's own words say which claim is its own: an earlier search's verification may still lie there
+    claim = next((claim for claim in claims if sentence(claim) == status), None)
+    attributions = verification.attributions if verification and claim else ()
+    why = next((item for item in attributions if claim and item.winner == claim.candidate), None)
+    return Answer(role=role, config=config, path=path, claim=claim, attribution=why)
