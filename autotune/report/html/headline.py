@@ -7,7 +7,7 @@ import shlex
 from autotune.report.figures import memory, percent, rounded, significant
 from autotune.report.flags import explain
 from autotune.report.html.evidence import BEST, Answer, Evidence
-from autotune.report.html.markup import Html, join, table, tag
+from autotune.report.html.markup import Html, escape, join, table, tag
 from autotune.report.outcome import (
     UNCHANGED,
     apply_line,
@@ -55,8 +55,9 @@ def _verdict(evidence: Evidence, answer: Answer) -> Html:
     if answer.claim is None:
         how = tag("code", f"autotune verify {_folder(evidence)}")
         told = join("One search proves nothing: single runs differ by luck. Proof: ", how)
-        return join(tag("p", "Not verified", class_="verdict"), tag("p", told, class_="evidence"))
-    main, _, rest = answer.sentence.partition(" (")
+        return join(tag("p", "Best found, not verified", class_="verdict"), tag("p", told, class_="evidence"))
+    proven = answer.claim.verdict is not Verdict.INCONCLUSIVE
+    main, _, rest = answer.sentence.partition(" (") if proven else (answer.sentence, "", "")
     parts = [tag("p", main, class_=f"verdict {answer.claim.verdict.value}")]
     if rest:
         parts.append(tag("p", rest.removesuffix(")"), class_="evidence"))
@@ -84,7 +85,8 @@ def _cards(evidence: Evidence, answer: Answer) -> Html:
     steps = (claim.baseline_step_s, claim.candidate_step_s) if claim and answer.is_claimed else (None, None)
     if claim and claim.comparison and all(times) and all(steps):
         half = claim.comparison.noise
-        count = f"mean of {claim.comparison.pairs} fresh processes each"
+        proven = claim.verdict is not Verdict.INCONCLUSIVE
+        count = f"mean of {claim.comparison.pairs} fresh processes each{'' if proven else ', nothing is proven'}"
         rates = [rounded(1 / time_s, half / time_s) for time_s in times if time_s]
         cards.append(_card("samples/s", rates[0], rates[1], count))
         spent = [rounded(1e3 * step_s, half * 1e3 * step_s) for step_s in steps if step_s]
@@ -142,10 +144,16 @@ def _options(evidence: Evidence, answer: Answer) -> Html:
     if not changed:
         return tag("p", f"Nothing to change: {UNCHANGED}.")
     rows = [
-        [change.option, change.before, tag("strong", change.after), gives(evidence, answer, change.option)]
+        [_breakable(change.option), change.before, tag("strong", change.after), gives(evidence, answer, change.option)]
         for change in changed
     ]
-    return table(["option", "before", "after", "what it alone gave"], rows, class_="options")
+    shown = table(["option", "before", "after", "what it alone gave"], rows, class_="options")
+    return tag("div", shown, class_="scroll")
+
+
+def _breakable(name: str) -> Html:
+    """Return an option's name that may go on in the next line after an underscore."""
+    return Html(escape(name).replace("_", "_<wbr>"))
 
 
 def gives(evidence: Evidence, answer: Answer, option: str) -> Html:

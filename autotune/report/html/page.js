@@ -31,7 +31,9 @@
     const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), fixedrange: true };
     const layout = themed(figure.layout, "");
     for (const name of Object.keys(layout)) {
-      if (/^[xy]axis/.test(name)) layout[name] = { automargin: true, ...axis, ...layout[name] };
+      if (!/^[xy]axis/.test(name)) continue;
+      layout[name] = { automargin: true, ...axis, ...layout[name] };
+      if (layout[name].title) layout[name].title.standoff = 8;
     }
     return {
       autosize: true,

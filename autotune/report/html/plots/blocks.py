@@ -14,7 +14,7 @@ GAP = 1.5  # blocks of room between two processes
 
 
 def draw(evidence: Evidence) -> Iterator[Figure]:
-    traces = [trace for arm, config in evidence.arms() if (trace := _trace(evidence, arm, config)) is not None]
+    traces = [trace for arm, config in evidence.arms() for trace in _traces(evidence, arm, config)]
     if not traces:
         return
     layout: dict[str, Any] = {
@@ -32,31 +32,29 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
     )
 
 
-def _trace(evidence: Evidence, arm: str, config: Config) -> Trace | None:
-    x: list[float] = []
-    y: list[float] = []
-    hover: list[str] = []
-    symbols: list[str] = []
-    shape = str(marker(arm)["symbol"])
+def _traces(evidence: Evidence, arm: str, config: Config) -> Iterator[Trace]:
+    kept: list[tuple[float, float, str]] = []
+    dropped: list[tuple[float, float, str]] = []
     at = 0.0
     for record in [*evidence.records(config), *evidence.records(config, verification=True)]:
         found = record.measurement
-        for index, block in enumerate(found.blocks if found else ()):
-            assert found is not None
+        assert found is not None
+        for index, block in enumerate(found.blocks):
             if not block.samples:
                 continue
-            time_s = block.wall_s / block.samples
-            x.append(at)
-            y.append(1e3 * time_s)
-            symbols.append(f"{shape}-open" if index < found.kept_from else shape)
-            dropped = "dropped as warm-up" if index < found.kept_from else ""
-            hover.append(
-                lines(
-                    f"{NAMES[arm]}, trial {record.number}, block {index + 1}",
-                    f"{significant(1e3 * time_s)} ms a sample over {block.steps} steps",
-                    dropped,
-                )
+            time_ms = 1e3 * block.wall_s / block.samples
+            warm = index >= found.kept_from
+            told = lines(
+                f"{NAMES[arm]}, trial {record.number}, block {index + 1}",
+                f"{significant(time_ms)} ms a sample over {block.steps} steps",
+                "" if warm else "dropped as warm-up",
             )
+            (kept if warm else dropped).append((at, time_ms, told))
             at += 1
         at += GAP
-    return points(x, y, hover, name=NAMES[arm], marker=marker(arm, symbol=symbols, size=6)) if x else None
+    shape = str(marker(arm)["symbol"])
+    for group, symbol in ((kept, shape), (dropped, f"{shape}-open")):
+        if group:
+            x, y, hover = (list(column) for column in zip(*group, strict=True))
+            mark = marker(arm, symbol=symbol, size=6)
+            yield points(x, y, hover, name=NAMES[arm], marker=mark, showlegend=group is kept)

@@ -78,7 +78,7 @@ def differs_lines(config: Config, baseline: Config) -> list[str]:
     return [f"{name} = {value_text(value)}" for name, value in found.items()] or ["the baseline"]
 
 
-def level(value: float, text: str, *, vertical: bool = False, **changes: Any) -> dict[str, list[dict[str, Any]]]:
+def level(value: float, text: str, *, vertical: bool = False) -> dict[str, list[dict[str, Any]]]:
     """Return layout parts that draw a limit across the plot and name it."""
     across, along = ("y", "x") if vertical else ("x", "y")
     shape = {
@@ -99,6 +99,13 @@ def level(value: float, text: str, *, vertical: bool = False, **changes: Any) ->
         "xanchor": "right" if vertical else "left",
         "yanchor": "top" if vertical else "bottom",
         "font": {"color": role("limit"), "size": 12},
-        **changes,
     }
     return {"shapes": [shape], "annotations": [label]}
+
+
+def beyond(text: str, *, vertical: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """Return layout parts that name a limit which lies outside the plot, at the side where it lies."""
+    place = {"x": 1, "y": 1, "xanchor": "right"} if vertical else {"x": 0, "y": 1, "xanchor": "left"}
+    font = {"color": role("limit"), "size": 12}
+    label = {"xref": "paper", "yref": "paper", "yanchor": "top", **place, "text": str(escape(text)), "font": font}
+    return {"annotations": [{**label, "showarrow": False}]}

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.report.figures import GIB, memory, percent
 from autotune.report.html.evidence import BEST, Evidence
-from autotune.report.html.plots.figure import Figure, curve, level, marker, points, role
+from autotune.report.html.plots.figure import Figure, beyond, curve, level, marker, points, role
 from autotune.report.html.plots.tradeoff import NEAR, hover_of
 
 
@@ -50,13 +50,12 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "batch size"}, "rangemode": "tozero"},
         "yaxis": {"title": {"text": "peak memory, GiB"}, "rangemode": "tozero"},
-        **(level(limit / GIB, f"limit {memory(limit)}") if near else {}),
+        **(level(limit / GIB, f"limit {memory(limit)}") if near else beyond(f"limit {memory(limit)} ↑")),
     }
-    away = "" if near else f" The limit of {memory(limit)} lies far above."
     yield Figure(
         name="memory",
         title="Memory by batch size",
-        caption=f"The line is the search's model of the peak, with the other options as in the best config.{away}",
+        caption="The line is the search's model of the peak, with the other options as in the best config.",
         traces=traces,
         layout=layout,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.report.figures import percent, significant
+from autotune.report.figures import significant
 from autotune.report.flags import explain
 from autotune.report.html.evidence import BASELINE, BEST, Answer, Evidence
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, curve, lines, marker, points, role
+from autotune.search.verification.statistics import Comparison
 from autotune.search.verification.windows import Window
 
 
@@ -60,7 +61,7 @@ def _figure(answer: Answer) -> Figure:
 
 
 def _layout(answer: Answer, ratios: dict[int, float]) -> dict[str, object]:
-    comparison = answer.claim.comparison if answer.claim else None
+    comparison = _shown(answer)
     shapes = []
     if ratios:
         whole = {"xref": "paper", "x0": 0, "x1": 1, "yref": "y2"}
@@ -76,6 +77,12 @@ def _layout(answer: Answer, ratios: dict[int, float]) -> dict[str, object]:
         **({"yaxis2": {"title": {"text": "times as fast"}, "domain": [0, 0.4]}} if ratios else {}),
         "shapes": shapes,
     }
+
+
+def _shown(answer: Answer) -> Comparison | None:
+    """Return the comparison whose interval may be drawn: none where the windows were too disturbed, or failed."""
+    claim = answer.claim
+    return claim.comparison if claim is not None and claim.reason in ("", "noise") else None
 
 
 def _joined(windows: list[Window]) -> Trace:
@@ -119,9 +126,11 @@ def _caption(answer: Answer, measured: list[Window]) -> str:
     claim = answer.claim
     assert claim is not None
     told = "Each mark is one fresh process; a line joins the two of a round."
-    if claim.comparison is not None:
-        covered = percent(1 - claim.comparison.alpha)
-        told += f" Below: how many times as fast in each round, their mean and its {covered} interval (band)."
+    told += " Below: how many times as fast in each round"
+    if _shown(answer) is not None:
+        told += f", their mean and its {100 * (1 - claim.alpha):g} % interval (band)."
+    else:
+        told += "; no interval, since nothing follows from these rounds."
     if any(window.disturbed for window in measured):
         told += " Hollow marks were disturbed."
     if not answer.is_claimed:

@@ -21,7 +21,9 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
     began = min(record.started_at for record in records.values())
     minutes = [(records[row.trial].started_at + records[row.trial].wall_s - began) / 60 for row in rows]
     best = _best_so_far(evidence)
-    told = "Crosses are trials without figures. The line is the best config so far, of several runs their mean."
+    told = "The line is the best config so far, of several runs their mean."
+    if not all(row.measured for row in rows):
+        told += " Crosses are trials without figures."
     for name, title, axis, x in (
         ("progress-trials", "Search, trial by trial", "trial", [float(row.trial) for row in rows]),
         ("progress-time", "Search over time", "minutes", minutes),

@@ -47,7 +47,7 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
                 "y": names,
                 "hovertext": hover,
                 "hoverinfo": "text",
-                "marker": {"color": role(part), "pattern": {"shape": PATTERNS[part], "solidity": 0.25}},
+                "marker": {"color": role(part), "pattern": pattern(part)},
             }
         )
     yield Figure(
@@ -63,6 +63,11 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
         },
         height=190 + 55 * len(found),
     )
+
+
+def pattern(part: str) -> dict[str, object]:
+    """Return what tells a part from the others without colour."""
+    return {"shape": PATTERNS[part], "fillmode": "overlay", "solidity": 0.2, "size": 7, "fgcolor": role("card")}
 
 
 def time_parts(found: Sequence[Measurement]) -> dict[str, float] | None:

@@ -15,6 +15,7 @@ from autotune.report.html.plots.figure import (
     NAMES,
     Figure,
     Trace,
+    beyond,
     curve,
     differs_lines,
     level,
@@ -54,18 +55,18 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
     largest = max(row.peak_bytes or 0 for row in rows)
     near = limit is not None and limit <= NEAR * largest
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "peak memory, GiB"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": "peak memory, GiB"}},
         "yaxis": {"title": {"text": "samples/s"}, "rangemode": "tozero"},
     }
-    if limit is not None and near:
-        layout |= level(limit / GIB, f"limit {memory(limit)}", vertical=True)
-    away = f" The limit of {memory(limit)} lies far to the right." if limit is not None and not near else ""
+    if limit is not None:
+        told = f"limit {memory(limit)}"
+        layout |= level(limit / GIB, told, vertical=True) if near else beyond(f"{told} →", vertical=True)
     failed = sum(1 for row in evidence.rows if not row.measured)
     yield Figure(
         name="tradeoff",
         title="Throughput against memory",
         caption="Each mark is a config as the search measured it, bars its uncertainty within the run; the line is the "
-        "fastest that fits at each memory size." + away + (f" Not drawn: {failed} without figures." if failed else ""),
+        "fastest that fits at each memory size." + (f" Not drawn: {failed} without figures." if failed else ""),
         traces=traces,
         layout=layout,
         height=420,
