@@ -35,6 +35,9 @@ class Outcome(enum.StrEnum):
 HARD_FLAGS = frozenset({"cpu_contended_hard", "gpu_shared", "gpu_throttled", "memory_pressure", "no_steady_state"})
 """signs that a time is not that of the config alone"""
 
+REPEAT = "repeat"
+"""kind of a trial that measures again what was disturbed, and counts in its place"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
@@ -239,7 +242,7 @@ class TrialRecord:
     """as the steering process saw it, from request to the last process gone"""
     versions: Mapping[str, str] = field(default_factory=dict)
     kind: str = "trial"
-    """"trial", "probe", "baseline", "replicate", "verification" """
+    """"trial", "probe", "baseline", "replicate", "repeat", "verification" """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +266,8 @@ class RunInfo:
     max_batch: int | None = None
     batch_step: int = 8
     limits: Limits
+    asked_limits: Mapping[str, Any] = field(default_factory=dict)
+    """those that the user named, by name; the others follow from what is free when a search begins"""
     sampler: str
     objective: str = "throughput"
     seed: int

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.config import Config
 from autotune.options import Value
-from autotune.records import TrialRecord
+from autotune.records import REPEAT, TrialRecord
 from autotune.report.rows import Row, rows_of
 from autotune.report.run import NOT_SCREENING
 from autotune.report.text import clean, values_text
@@ -88,7 +88,7 @@ class Progress:
         if self._searched and record.kind == "verification":
             self.windows += 1
         else:
-            self.done += 1
+            self.done += record.kind != REPEAT  # the search makes as many trials as asked for all the same
         self.ended += 1
         self.current = None
         self._walls_s.append(record.wall_s)

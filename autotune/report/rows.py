@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.config import Config
+from autotune.drift import Drift, drifts
 from autotune.options import OPTIONS, Value
 from autotune.records import Limits, Measurement, Outcome, TrialRecord, undisturbed
 from autotune.report.flags import in_order
@@ -84,6 +85,8 @@ def rows_of(
         limits: what a trial may use; None: as each record says.
         merge: one row a config; False: one row a run, with the rank of its config.
     """
+    records = list(records)
+    drifted = drifts(records)
     groups: dict[Config, list[TrialRecord]] = {}
     for record in records:
         if record.kind not in NOT_SCREENING:
@@ -95,7 +98,7 @@ def rows_of(
     else:
         single = [_row([record], baseline, accelerator, limits) for seen in groups.values() for record in seen]
         rows = [replace(row, rank=ranks.get(row.config) if row.measured else None) for row in single]
-    return sorted(rows, key=_default_order)
+    return sorted((_flagged(row, drifted) for row in rows), key=_default_order)
 
 
 def rows_of_run(run: Run, *, merge: bool = True) -> list[Row]:
@@ -142,6 +145,12 @@ def _rows_of_config(
     return [replace(row, fits=fits, reason=f"trial {trouble.trial} failed: {trouble.reason}"), trouble]
 
 
+def _flagged(row: Row, drifted: Sequence[Drift]) -> Row:
+    """Say of a row that it was measured while the machine changed."""
+    covered = row.measured and any(drift.covers(number) for drift in drifted for number in row.trials)
+    return replace(row, flags=tuple(in_order((*row.flags, "drift")))) if covered else row
+
+
 def _row(records: Sequence[TrialRecord], baseline: Config, accelerator: bool, limits: Limits | None) -> Row:
     """Return the row of runs of one config that are all measured, or all not."""
     first = records[0]
@@ -185,7 +194,7 @@ def _with_figures(row: Row, found: Sequence[Measurement], accelerator: bool) -> 
         peak_bytes=peak,
         fits=fits,
         reason=OVER_LIMIT if fits is False else "",
-        flags=tuple(in_order(flag for item in found for flag in item.flags)),
+        flags=tuple(in_order(flag for item in counted for flag in item.flags)),
     )
 
 

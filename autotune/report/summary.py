@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from autotune.config import Config
+from autotune.drift import drifts
 from autotune.report.flags import explain
 from autotune.report.outcome import (
     UNCHANGED,
@@ -70,6 +71,8 @@ def print_summary(
             console.print(plain("Flags of the best config:", "yellow"))
         for flag in after.flags:
             console.print(plain(f"  {explain(flag)}", "yellow"))
+    for drift in drifts(run.records):
+        console.print(plain(drift.sentence(), "bold yellow"))
     console.print()
     path = path or run.folder.best
     for line in emitted_notes(path):

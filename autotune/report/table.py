@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from autotune.drift import drifts
 from autotune.report.columns import COLUMNS, OUTCOMES, Column, sort_rows
 from autotune.report.figures import memory, percent
 from autotune.report.flags import explain, letters
@@ -41,6 +42,8 @@ def print_results(console: Console, run: Run, *, every: bool = False, sort: str 
         rows = sort_rows(rows, sort)
     noise = screening_noise(rows_of_run(run))
     console.print(plain(screening_line(rows, noise), "bold"))
+    for drift in drifts(run.records):
+        console.print(plain(drift.sentence(), "bold yellow"))
     if rows:
         found = letters(flag for row in rows for flag in row.flags)
         widths = fitting_columns(rows, console.width, flag_letters=found)

@@ -16,7 +16,7 @@ from autotune.records import RunInfo, TrialRecord
 from autotune.search.model import candidates
 from autotune.search.model.belief import Belief
 from autotune.search.model.encoding import Rows
-from autotune.search.observation import observe
+from autotune.search.observation import counting, observe
 from autotune.search.setup import deciding_limit, space_of
 
 
@@ -75,7 +75,7 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
     space = space_of(info)
     accelerator = space.context.facts.device != "cpu"
     limit = deciding_limit(info.limits, accelerator)
-    seen = [observe(record, Config(**record.config), limit, accelerator) for record in records]
+    seen = counting(observe(record, Config(**record.config), limit, accelerator) for record in records)
     if not any(item.sample_s for item in seen):
         raise RunFolderError("nothing was measured in this run, so there is nothing to explain")
     belief = Belief(space, seen)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 import optuna
 
 from autotune.config import Config
+from autotune.drift import drifts
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
-from autotune.records import Failure, Outcome, TrialRecord, undisturbed
+from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord, undisturbed
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.observation import Observation, observe
@@ -31,7 +32,6 @@ SAME_PROPOSAL = 8  # proposals of measured configs before one is drawn at random
 SMALL_SPACE = 20_000  # configs that can be listed to find one that is left
 ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
 """outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
-NEVER_FINALIST = frozenset({"no_steady_state", "memory_pressure"})
 
 
 @dataclass
@@ -40,7 +40,21 @@ class Measured:
 
     config: Config
     records: list[TrialRecord] = field(default_factory=list)
+    """of the runs that count: a repeat stands in the place of the disturbed run before it"""
     seen: list[Observation] = field(default_factory=list)
+
+    def add(self, record: TrialRecord, seen: Observation) -> None:
+        if seen.repeat and self.records:
+            self.records[-1], self.seen[-1] = record, seen
+        else:
+            self.records.append(record)
+            self.seen.append(seen)
+
+    @property
+    def repeat_due(self) -> bool:
+        """Whether its last run was disturbed, and was not itself the one repeat that a run gets."""
+        last = self.records[-1] if self.records else None
+        return last is not None and last.kind != REPEAT and last.measurement is not None and last.measurement.disturbed
 
     @property
     def sample_s(self) -> float | None:
@@ -61,9 +75,8 @@ class Measured:
 
     @property
     def sound(self) -> bool:
-        """Whether its figures are those of the config alone."""
-        flags = {flag for record in self.records if record.measurement for flag in record.measurement.flags}
-        return not flags & NEVER_FINALIST
+        """Whether one of its runs, at least, shows the config alone."""
+        return any(record.measurement is not None and not record.measurement.disturbed for record in self.records)
 
 
 class Search:
@@ -123,11 +136,17 @@ class Search:
             SearchFailed: every trial fails alike.
             DoesNotFit: nothing fits.
         """
-        while (reason := self._reason_to_stop()) is None:
+        while True:
+            if (disturbed := self._disturbed()) is not None:
+                self._repeat(disturbed)
+                continue
+            if (reason := self._reason_to_stop()) is not None:
+                break
             if baseline_due(self._seen(), self.space.baseline):
                 label = "replicate" if self.baseline.seen else "baseline"
                 self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, label)
                 self._check_baseline()
+                self._check_drift()
                 self._say_how_long()
             elif (plain := self._rescue()) is not None:
                 self._measure(self._ledger.ask_for(plain), plain, label="trial")
@@ -138,7 +157,7 @@ class Search:
                     break
                 self._measure(*proposal, label="trial")
             self._check_failures()
-        self.stopped_because = reason or ""
+        self.stopped_because = reason
         if not any(item.usable for item in self.measured.values()):
             raise self._nothing_usable()
 
@@ -173,11 +192,27 @@ class Search:
         self._remember(record, seen)
         self._events.trial_ended(record, "" if seen.fits is not False else "does not fit")
 
+    def _disturbed(self) -> Measured | None:
+        """Return a config whose run has to be repeated, if there is one and time for it."""
+        if self._clock() >= self._deadline:
+            return None
+        return next((item for item in self.measured.values() if item.repeat_due), None)
+
+    def _repeat(self, disturbed: Measured) -> None:
+        """Measure once more: a trial of its own in the study, but none of those that the user asked for."""
+        last = disturbed.records[-1]
+        assert last.measurement is not None
+        hard = ", ".join(sorted(HARD_FLAGS.intersection(last.measurement.flags)))
+        self._events.note(f"trial {last.number} was disturbed ({hard}): measured once more, which counts in its place")
+        self._measure(self._ledger.ask_for(disturbed.config), disturbed.config, REPEAT)
+        if disturbed.config == self.space.baseline:
+            self._check_baseline()
+
     def _record(self, number: int, config: Config, kind: str) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
             # the reference is measured whole, however slow it is against what was found since
-            best = self._best_sample_s() if kind == "trial" else None
+            best = None if config == self.space.baseline else self._best_sample_s()
             spec = self.specs.make(number, config, kind=kind, best_sample_s=best, small_batch=self._small_batch(config))
             return self._runner.run(spec, self._folder.log(number), self._events.progress)
         record = TrialRecord(
@@ -199,9 +234,8 @@ class Search:
 
     def _remember(self, record: TrialRecord, seen: Observation) -> None:
         item = self.measured.setdefault(seen.config, Measured(seen.config))
-        item.records.append(record)
-        item.seen.append(seen)
-        self._run_count += 1
+        item.add(record, seen)
+        self._run_count += not seen.repeat
         self.specs.learn(record, seen.config)
         if record.measurement is not None:
             self._recent_failures.clear()
@@ -291,6 +325,12 @@ class Search:
         ask = getattr(self._ledger.study.sampler, "reason_to_stop", None)
         found: str | None = ask(self._ledger.study) if ask is not None else None
         return found
+
+    def _check_drift(self) -> None:
+        """Say it when the machine changed since the baseline ran before."""
+        found = drifts(self.baseline.records)
+        if found and found[-1].last == self.baseline.records[-1].number:
+            self._events.note(found[-1].sentence())
 
     # -- failures ---------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.records import Outcome, TrialRecord
+from autotune.records import REPEAT, Outcome, TrialRecord
 
 ATTRIBUTE = "observation"
 """user attribute of an Optuna trial that holds `Observation.to_dict()`"""
@@ -43,6 +43,8 @@ class Observation:
     """the memory it was allowed"""
     cost_s: float = 0.0
     """wall time of the trial"""
+    repeat: bool = False
+    """whether it counts in the place of the disturbed run of the same config before it"""
 
     @property
     def fits(self) -> bool | None:
@@ -80,6 +82,7 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
             peak_bytes=peak_bytes,
             limit_bytes=limit_bytes,
             cost_s=record.wall_s,
+            repeat=record.kind == REPEAT,
         )
     per_step = found.samples_per_step
     share = found.epoch_overhead_s / found.samples_per_epoch if found.samples_per_epoch else 0.0
@@ -97,4 +100,18 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
         small_peak_bytes=found.small_peak.needed(accelerator) if found.small_peak else None,
         limit_bytes=limit_bytes,
         cost_s=record.wall_s,
+        repeat=record.kind == REPEAT,
     )
+
+
+def counting(observations: Iterable[Observation]) -> list[Observation]:
+    """Return the observations with each repeat in the place of the run that it repeats."""
+    found: list[Observation] = []
+    last: dict[Config, int] = {}
+    for seen in observations:
+        if seen.repeat and seen.config in last:
+            found[last[seen.config]] = seen
+        else:
+            last[seen.config] = len(found)
+            found.append(seen)
+    return found

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 
@@ -31,6 +32,14 @@ from autotune.workload.static import look
 
 VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
 HOW_TO_VERIFY = ("full", "quick", "none")
+SAME_FACTS = {
+    "dataset_length": "dataset length",
+    "device_name": "device",
+    "model": "model",
+    "parameters": "parameters of the model",
+    "optimizer": "optimizer",
+}
+"""facts that a resumed search must find as they were, and what people call them"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,21 +212,38 @@ def _read_info(folder: RunFolder) -> RunInfo:
 def _check_same(earlier: RunInfo, now: RunInfo) -> None:
     """Raise UsageError where figures of the earlier search would not be comparable."""
     then_versions, now_versions = earlier.machine.get("versions", {}), now.machine.get("versions", {})
-    pairs = {
+    pairs: dict[str, tuple[Any, Any]] = {
         "script": (earlier.script_hash[:12], now.script_hash[:12]),
-        "dataset length": (earlier.facts.get("dataset_length"), now.facts.get("dataset_length")),
-        "device": (earlier.facts.get("device_name"), now.facts.get("device_name")),
+        "script arguments": (earlier.source.arguments, now.source.arguments),
+        "workload": (earlier.source.workload, now.source.workload),
+        "functions": (dict(earlier.source.functions), dict(now.source.functions)),
+    }
+    for field, name in SAME_FACTS.items():
+        pairs[name] = (earlier.facts.get(field), now.facts.get(field))
+    pairs |= {
         "torch": (then_versions.get("torch"), now_versions.get("torch")),
         "cores": (earlier.machine.get("usable_cores"), now.machine.get("usable_cores")),
-        "options": (earlier.choices, {name: list(values) for name, values in now.choices.items()}),
-        "baseline": (earlier.baseline, now.baseline),
+        "objective": (earlier.objective, now.objective),
+        "baseline": (dict(earlier.baseline), dict(now.baseline)),
     }
-    differing = [f"{name}: {then} then, {here} now" for name, (then, here) in pairs.items() if then != here]
+    for name in sorted({*earlier.asked_limits, *now.asked_limits}):
+        pairs[name] = (earlier.asked_limits.get(name), now.asked_limits.get(name))
+    for name in sorted({*earlier.choices, *now.choices}):
+        pairs[f"choices of {name}"] = (earlier.choices.get(name, []), now.choices.get(name, []))
+    differing = [
+        f"{name}: {_worded(then)} then, {_worded(here)} now" for name, (then, here) in pairs.items() if then != here
+    ]
     if differing:
         raise UsageError(
             "the search cannot be resumed, since it was of something else:\n  " + "\n  ".join(differing),
             hint="Start anew with --force, or keep both with --out OTHER_FOLDER.",
         )
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value in ("", None) else str(value)
 
 
 def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:

@@ -154,6 +154,11 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         max_batch=wishes.max_batch,
         batch_step=wishes.batch_step,
         limits=prepared.limits,
+        asked_limits={
+            "memory limit": wishes.memory_limit_bytes,
+            "host memory limit": wishes.host_memory_limit_bytes,
+            "headroom": wishes.headroom,
+        },
         sampler=wishes.sampler,
         objective=wishes.objective,
         seed=wishes.seed,

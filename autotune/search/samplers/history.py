@@ -9,7 +9,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.config import Config
 from autotune.options.space import Space
-from autotune.search.observation import ATTRIBUTE, Observation
+from autotune.search.observation import ATTRIBUTE, Observation, counting
 from autotune.search.samplers.distributions import config_from
 
 
@@ -44,4 +44,4 @@ def read_history(study: Study, space: Space, current: FrozenTrial | None = None)
             seen.append(Observation.from_dict(trial.user_attrs[ATTRIBUTE]))
         elif trial.state is TrialState.RUNNING and trial.params.keys() == space.choices.keys():
             running.append(config_from(space, trial.params))
-    return History(seen, running)
+    return History(counting(seen), running)

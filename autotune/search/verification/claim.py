@@ -14,6 +14,7 @@ from autotune.search.verification.statistics import Comparison, Verdict, compare
 from autotune.search.verification.windows import Bench, Window, disturbances
 
 BASELINE, CANDIDATE = "baseline", "candidate"
+FEWEST_ROUNDS = 6  # of a plan's first look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,14 @@ class Claim:
     @property
     def comparison(self) -> Comparison | None:
         return self.looks[-1] if self.looks else None
+
+    @property
+    def rounds_needed(self) -> int:
+        """About how many rounds, undisturbed ones, would settle it; 0 where it is settled or nobody can say."""
+        found = self.comparison
+        if self.verdict is not Verdict.INCONCLUSIVE or found is None or self.failure:
+            return 0
+        return max(found.rounds_to_settle, FEWEST_ROUNDS)
 
     def reaches(self, speedup: float) -> bool:
         """Return whether the candidate is proven to be at least so many times as fast as the baseline."""

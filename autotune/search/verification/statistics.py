@@ -55,6 +55,8 @@ class Comparison:
     """why nothing can be said"""
     rounds_needed: int = 0
     """about so many rounds would show a difference of this size; 0 where the verdict stands"""
+    rounds_to_settle: int = 0
+    """the same whatever the verdict: for claims that disturbed windows left open"""
 
     @property
     def noise(self) -> float:
@@ -74,6 +76,7 @@ def compare(
     half = quantile * spread / math.sqrt(pairs)
     middle = hodges_lehmann(logs)
     verdict, reason = _judge(mean, half, middle, pairs, margin)
+    rounds = _rounds_needed(mean, spread, quantile, margin)
     return Comparison(
         pairs=pairs,
         alpha=alpha,
@@ -85,7 +88,8 @@ def compare(
         median_speedup=math.exp(middle),
         verdict=verdict,
         reason=reason,
-        rounds_needed=_rounds_needed(mean, spread, quantile, margin) if verdict is Verdict.INCONCLUSIVE else 0,
+        rounds_needed=rounds if verdict is Verdict.INCONCLUSIVE else 0,
+        rounds_to_settle=rounds,
     )
 
 

@@ -44,6 +44,8 @@ class Window:
     """steady peak of the processes"""
     failure: str = ""
     """why the window yields nothing"""
+    instead_of: int | None = None
+    """number of the trial that failed or was disturbed, and that this one was measured in the place of"""
 
 
 class Bench:
@@ -86,10 +88,15 @@ class Bench:
         return self.cost_s(configs) <= self.remaining_s()
 
     def take(self, config: Config, *, stage: str, round: int, rounds: int, arm: str) -> Window:
-        """Measure one window."""
-        before = self._clock()
-        record = self._measure(config, f"{stage} {round + 1}/{rounds}: {arm}")
-        self._cost_s[config] = self._clock() - before
+        """Measure one window; one that fails or is disturbed is measured once more, which counts in its place.
+
+        Whether it was disturbed is told by flags, never by its time, so that this favours neither arm.
+        """
+        label = f"{stage} {round + 1}/{rounds}: {arm}"
+        record, replaced = self._timed(config, label), None
+        if not _sound(record) and self.affords([config]):
+            replaced = record.number
+            record = self._timed(config, f"{label}, again")
         found = record.measurement
         common: dict[str, Any] = {
             "stage": stage,
@@ -99,6 +106,7 @@ class Bench:
             "trial": record.number,
             "started_at": record.started_at,
             "wall_s": record.wall_s,
+            "instead_of": replaced,
         }
         if found is None or not record.outcome.measured:
             reason = record.failure.reason if record.failure else record.outcome.value.replace("_", " ")
@@ -112,6 +120,16 @@ class Bench:
             allocated_bytes=found.steady.allocated,
             host_bytes=max(found.steady.host, found.steady.tree_pss),
         )
+
+    def _timed(self, config: Config, label: str) -> TrialRecord:
+        before = self._clock()
+        record = self._measure(config, label)
+        self._cost_s[config] = self._clock() - before
+        return record
+
+
+def _sound(record: TrialRecord) -> bool:
+    return record.outcome.measured and record.measurement is not None and not record.measurement.disturbed
 
 
 def disturbances(windows: Collection[Window]) -> str:

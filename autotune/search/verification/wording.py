@@ -22,7 +22,9 @@ def sentence(result: Claim | Confirmation) -> str:
         settled = comparison is not None and not result.reason
         verdict = comparison.verdict if comparison and settled else Verdict.INCONCLUSIVE
     if comparison is None or (verdict is Verdict.INCONCLUSIVE and result.reason not in ("", "noise")):
-        return f"inconclusive: {result.reason}"
+        needed = result.rounds_needed if isinstance(result, Claim) else 0
+        more = f"; about {needed} undisturbed rounds would be needed (--wait-idle waits for a quiet machine)"
+        return f"inconclusive: {result.reason}" + (more if needed else "")
     if verdict is Verdict.INCONCLUSIVE:
         rounds = f"about {comparison.rounds_needed} rounds would be needed"
         return f"inconclusive: noise +-{_percent(comparison.noise)} %; {rounds}"

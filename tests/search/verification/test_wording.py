@@ -62,7 +62,8 @@ def make_claim(verdict: Verdict, speedup=1.0, lower=0.9, upper=1.1, pairs=9, rea
         ),
         (
             make_claim(Verdict.INCONCLUSIVE, reason="environment: 5 of 12 windows disturbed (gpu_shared)"),
-            "inconclusive: environment: 5 of 12 windows disturbed (gpu_shared)",
+            "inconclusive: environment: 5 of 12 windows disturbed (gpu_shared); about 6 undisturbed rounds would be "
+            "needed (--wait-idle waits for a quiet machine)",
         ),
     ],
 )
