@@ -8,6 +8,24 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScriptFacts:
+    """How a script without a workload trains, as seen while it ran."""
+
+    loader: int | None = None
+    """number of the training DataLoader, in the order in which the script makes them; None: it has none"""
+    made_at: str = ""
+    """where the script makes that loader, as "train.py:12" """
+    optimizer: int = 0
+    """number of the optimizer, in the order of their first steps, whose update ends a step without a loader"""
+    updates_per_step: int = 1
+    """of all optimizers together"""
+    batches_per_update: int = 1
+    """where the script accumulates gradients"""
+    samples_per_step: int = 1
+    """of a step that is found by its update"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """One workload on one device, as seen by building it once and running one step."""
 
@@ -74,6 +92,14 @@ class Facts:
     own_autocast: bool = False
     own_scaler: bool = False
     compiled: bool = False
+
+    # a script that runs as it is
+    script: ScriptFacts | None = None
+    """None: the workload comes from factories"""
+    not_carried_out: Mapping[str, str] = field(default_factory=dict)
+    """fields of the `Plan` that are not carried out on the script, and why"""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """options that do not apply to the script, by name, and why"""
 
     # seconds of this one run, for a first idea of costs
     import_s: float = 0.0

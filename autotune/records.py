@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune.facts import ScriptFacts
+
 FORMAT = 1
 
 
@@ -162,6 +164,8 @@ class Source:
     functions: Mapping[str, str] = field(default_factory=dict)
     """names of factory functions by role, as given on the command line"""
     pickle: str = ""
+    unmodified: bool = False
+    """the script has no workload: it runs as it is, as `__main__`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +206,8 @@ class TrialSpec:
     """the batch size has no effect on the batches"""
     small_batch: int | None = None
     """first run a few steps at this batch size and note their peak; None: do not"""
+    script: ScriptFacts | None = None
+    """how the script trains, where it runs as it is"""
     seed: int = 0
     target: float = 0.03
     """relative half-width at which a window is long enough"""

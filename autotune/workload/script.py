@@ -54,7 +54,7 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
         raise _exited(script, error, arguments) from None
     except AutotuneError as error:  # the script's call of ours was wrong: its line says enough
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f"{Path(item.filename).name}, line {item.lineno}" for item in frames if not _library(item.filename)]
+        own = [f"{Path(item.filename).name}, line {item.lineno}" for item in frames if not is_library(item.filename)]
         raise ScriptError(f"{own[-1] if own else script.name}: {error.message}", hint=error.hint) from None
     except Exception as error:
         hint = "A trial has no terminal: nothing can be asked for there." if isinstance(error, EOFError) else ""
@@ -74,7 +74,7 @@ def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> Scri
         )
     else:
         hint = "Move what ends the script under: if __name__ == '__main__':"
-    own = [frame for frame in frames if not _library(frame.filename)]
+    own = [frame for frame in frames if not is_library(frame.filename)]
     text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), f"SystemExit: {error.code}\n"])
     code = "" if error.code is None else repr(error.code)
     return ScriptError(f"{script.name} called sys.exit({code}) when it was imported", hint=hint, traceback=text)
@@ -94,7 +94,7 @@ def user_traceback(error: BaseException) -> str:
 
 def _user_frames(frames: TracebackType | None) -> TracebackType | None:
     """Return the frames from the user's first one on; where a library failed by itself, from the library's."""
-    for not_theirs in (_library, _ours):
+    for not_theirs in (is_library, _ours):
         start = frames
         while start is not None and not_theirs(start.tb_frame.f_code.co_filename):
             start = start.tb_next
@@ -107,6 +107,6 @@ def _ours(filename: str) -> bool:
     return filename.startswith("<frozen importlib") or Path(filename).is_relative_to(PACKAGE_FOLDER)
 
 
-def _library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
     """Whether a file is ours, Python's or an installed package's."""
     return _ours(filename) or any(Path(filename).is_relative_to(folder) for folder in LIBRARIES)

@@ -1,0 +1,36 @@
+"""Which parts of a plan can be carried out on a script from outside, and why not the others."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from autotune.plan import Plan
+
+CARRIED_OUT = frozenset(
+    {
+        "loader",  # loaders.py: at the construction of the training loader
+        "model_transforms",  # models.py: before a model's first forward
+        "tensor_transforms",  # models.py: on what an outermost forward is given
+        "autocast_dtype",  # models.py: around the outermost forward
+        "optimizer",  # optimizers.py: at the construction of torch's optimizers
+        "switches",  # before the script begins
+        "non_blocking",  # belongs to pinned memory; the copies themselves are the script's, and stay as they are
+        "checkpoint_blocks",  # no setting: names the blocks
+    }
+)
+"""fields of `Plan` that scripting carries out; every other one makes its options inapplicable, new ones too"""
+
+NEEDS_A_WORKLOAD = "it cannot be set from outside on an unmodified script; give the script a Workload for it"
+NO_LOADER = "the script has no DataLoader: it makes its batches itself"
+
+
+def not_carried_out(*, has_loader: bool, own_scaler: bool) -> dict[str, str]:
+    """Return the fields of the plan that are not carried out on this script, and why."""
+    found = {item.name: NEEDS_A_WORKLOAD for item in fields(Plan) if item.name not in CARRIED_OUT}
+    if not has_loader:
+        found["loader"] = NO_LOADER
+    if own_scaler:
+        found.pop("scale_gradients", None)  # the script's own does it
+    else:
+        found["scale_gradients"] = "fp16 needs a gradient scaler, and the script has none"
+    return found

@@ -1,0 +1,268 @@
+"""The script and the protocol of measurement in turn: the script is held where it asks for its next batch.
+
+Both run in the main thread, the script in a greenlet: thread-local state of torch, threads of OpenMP and signals are
+those of a plain run, and a hand-over costs some microseconds. A script that is not resumed just stays where it is: no
+handler and no `finally` of it runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from greenlet import getcurrent, greenlet
+from torch import Tensor, nn
+
+from autotune.batches import tensors
+from autotune.device import Device
+from autotune.errors import ScriptError
+from autotune.facts import ScriptFacts
+from autotune.plan import Plan
+from autotune.scripting.changes import Changes
+from autotune.scripting.clock import TrainingClock
+from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
+from autotune.scripting.models import ModelHooks, is_evaluating
+from autotune.scripting.optimizers import OptimizerHooks
+from autotune.workload.script import brief, user_traceback
+
+SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
+END = object()
+"""answers a request for a batch: the epoch is over"""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Driver:
+    """Runs a script up to where it asks for a batch, or has made an update where it has no loader."""
+
+    def __init__(
+        self, execute: Callable[[], None], plan: Plan, device: Device, found: ScriptFacts | None = None
+    ) -> None:
+        """`execute` runs the script from begin to end; `found` is how it trains, None while nobody knows."""
+        self.clock = TrainingClock()
+        self.plan, self.device, self.found = plan, device, found
+        self.runs = 0
+        """how often the script was begun"""
+        self.loss: Tensor | None = None
+        """the last tensor that a backward pass started from"""
+        self.request: Batches | None = None
+        """of the script, which is held there"""
+        self.first_batch_s = self.first_step_s = 0.0
+        """of the steps before the script is held for the first time"""
+        self.on_rerun: Callable[[], None] = _nothing
+        self.forwards = 0
+        """outermost forwards of models in training mode"""
+        self.input_size: int | None = None
+        """first dimension of the first tensor that a model was called with"""
+        self.updates: Counter[int] = Counter()
+        """updates by the number of the optimizer"""
+        self.loaders = LoaderHooks(
+            plan,
+            training=None if found is None else found.loader,
+            ours=self._is_protocol,
+            ask=self._ask if found is None or found.loader is not None else None,
+            began=self._iteration_begins,
+        )
+        self.models = ModelHooks(plan, self._forward_begins)
+        self.optimizers = OptimizerHooks(plan, self._updated)
+        self._execute = execute
+        self._protocol = getcurrent()
+        self._script: greenlet | None = None
+        self._changes = Changes()
+        self._ready = False
+        self._updates_of_run = 0
+        self._other_began: float | None = None
+        self._asked_at = 0.0
+        self._enough: Callable[[], bool] | None = None
+        self._between_epochs = False
+        self._fetched_from: set[SeenLoader] = set()
+        """loaders that gave a batch since the last update"""
+
+    # -- the protocol's side ----------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Set hooks, patches and the plan's switches; `close` undoes all of it."""
+        for switch in self.plan.switches:
+            self._changes.add(switch())
+        self.loaders.install(self._changes)
+        self.optimizers.install(self._changes)
+        self._watch_losses()
+
+    def start(self) -> None:
+        """Run the script until it is held for the first time: at the first request after an update."""
+        self._begin()
+        self._switch(None)
+
+    def watch(self, enough: Callable[[], bool]) -> bool:
+        """Run the script without holding it until `enough` says so after an update; return whether it came so far."""
+        self._enough = enough
+        script = self._begin()
+        script.switch()
+        self._enough = None
+        return not script.dead
+
+    def hold(self, found: ScriptFacts) -> None:
+        """Go on with a script that was watched: it is held as `found` says."""
+        self.found = found
+        self.loaders.training = found.loader
+        self._ready = True
+        self._switch(None)
+
+    def feed(self, batch: Any) -> None:
+        """Answer the script's request and let it step on the batch; returns when it is held again."""
+        self._switch(batch)
+
+    def end_epoch(self) -> None:
+        """Tell the script that its loader has no more batches; returns when it is held again.
+
+        What it does until it iterates the loader again is not training: the clock stands still.
+        """
+        self.device.synchronize()
+        self._leave_training()
+        self._switch(END)
+
+    def close(self) -> None:
+        """Take hooks and patches away. The script is not resumed."""
+        self.models.stop_finding()
+        self._changes.undo()
+
+    def _leave_training(self) -> None:
+        self.clock.pause()
+        self._between_epochs = True
+
+    def _begin(self) -> greenlet:
+        self.runs += 1
+        self._updates_of_run = 0
+        self.loaders.forget()
+        self.optimizers.forget()
+        self.models.stop_finding()
+        self.models.find()
+        self._asked_at = time.perf_counter()
+        self._script = greenlet(lambda *_: self._execute(), parent=self._protocol)
+        return self._script
+
+    def _switch(self, answer: Any) -> None:
+        """Let the script go on until it is held again; begin it again where it ends before."""
+        assert self._script is not None
+        if not self._script.dead:
+            self._script.switch(answer)
+        while self._script.dead:
+            self._run_again()
+
+    def _run_again(self) -> None:
+        """The script has ended before the measurement: begin it again; its end is not training."""
+        if not self._updates_of_run:
+            raise ScriptError(
+                "the script ended without asking its training loader for a batch after an update",
+                hint="autotune inspect shows what it found of the script.",
+            )
+        self._leave_training()
+        self.request = None
+        self.on_rerun()
+        gc.collect()
+        script = self._begin()
+        try:
+            script.switch()
+        except Exception as error:
+            raise ScriptError(
+                f"the script ended after {self.updates.total()} updates, too few to measure, and cannot run twice in one "
+                f"process: {brief(error)}",
+                hint="Let it train longer: more epochs, or more data.",
+                traceback=user_traceback(error),
+            ) from error
+
+    # -- the script's side ------------------------------------------------------------------------------------------
+
+    def _is_protocol(self) -> bool:
+        return getcurrent() is self._protocol
+
+    def _ask(self, batches: Batches) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return next(batches.inner)  # read ahead by the script itself: where its steps begin does not show
+        now = time.perf_counter()
+        if batches.seen.fetched and not self.first_step_s:
+            self.first_step_s = now - self._asked_at
+        if not (self._ready and self.loaders.is_training(batches.seen)):
+            batches.seen.fetched += 1
+            batch = next(batches.inner)
+            self._asked_at = time.perf_counter()
+            self.first_batch_s = self.first_batch_s or self._asked_at - now
+            self._fetched_from.add(batches.seen)
+            return batch
+        self._train()
+        self._other_began = None
+        self.request = batches
+        answer = self._protocol.switch()
+        if answer is END:
+            raise StopIteration
+        return answer
+
+    def _train(self) -> None:
+        self._between_epochs = False
+        self.clock.resume()
+
+    def _updated(self, number: int) -> None:
+        self.updates[number] += 1
+        self._updates_of_run += 1
+        for seen in self._fetched_from:
+            seen.updates += 1
+        self._fetched_from.clear()
+        if self.models.finding and self._updates_of_run >= SETTLE_AFTER:
+            self.models.settle(self._changes)
+        if self._enough is not None:
+            if self._enough():
+                self._protocol.switch()
+        elif self.found is not None:
+            self._ready = True
+            if self.found.loader is None and number == self.found.optimizer:
+                self._train()
+                self._protocol.switch()
+
+    def _iteration_begins(self, seen: SeenLoader) -> None:
+        if not self._ready:
+            return
+        if self.loaders.is_training(seen):
+            self._train()
+        elif self._other_began is None:
+            self.device.synchronize()
+            self._other_began = time.perf_counter()
+
+    def _forward_begins(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.input_size is None:
+            first = next((item for item in tensors((args, kwargs)) if item.dim()), None)
+            self.input_size = None if first is None else first.size(0)
+        self.forwards += not is_evaluating(model)
+        if not self._ready or (self._between_epochs and self.found and self.found.loader is not None):
+            return
+        if not is_evaluating(model):
+            self._train()
+        elif self._other_began is None:
+            self.device.synchronize()
+            self.clock.pause()
+        else:
+            self.clock.pause(since=self._other_began)
+
+    def _watch_losses(self) -> None:
+        """Note what backward passes start from: no hook exists for that."""
+        backward, scale = Tensor.backward, torch.amp.GradScaler.scale
+        driver = self
+        scaled: list[Tensor] = []
+
+        def note_backward(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+            driver.loss = scaled.pop() if scaled else tensor.detach()
+            return backward(tensor, *args, **kwargs)
+
+        def note_scale(scaler: Any, outputs: Any) -> Any:
+            if isinstance(outputs, Tensor):
+                scaled[:] = [outputs.detach()]
+            return scale(scaler, outputs)
+
+        self._changes.patch(Tensor, "backward", note_backward)
+        self._changes.patch(torch.amp.GradScaler, "scale", note_scale)

@@ -1,0 +1,166 @@
+"""The script's DataLoaders: their arguments as the config changes them, and the iteration of the training one."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from autotune.plan import Plan
+from autotune.scripting.changes import Changes
+from autotune.workload.script import is_library
+
+SIGNATURE = inspect.signature(DataLoader.__init__)
+OF_BATCH_SAMPLER = ("batch_size", "shuffle", "sampler", "drop_last")
+"""arguments that a DataLoader with a batch_sampler refuses"""
+
+Site = tuple[tuple[str, int], ...]
+
+
+@dataclass(eq=False)
+class SeenLoader:
+    """A DataLoader of the script."""
+
+    number: int
+    """in the order in which the script makes them"""
+    site: Site
+    """files and lines of the script from where it is made up to the main module"""
+    arguments: dict[str, Any]
+    """as the script gives them"""
+    reference: weakref.ref[DataLoader[Any]] | None = None
+    fetched: int = 0
+    updates: int = 0
+    """optimizer updates that followed one of its batches"""
+
+    @property
+    def loader(self) -> DataLoader[Any] | None:
+        return None if self.reference is None else self.reference()
+
+    @property
+    def made_at(self) -> str:
+        """Where the script makes it, as "train.py:12"."""
+        return f"{Path(self.site[0][0]).name}:{self.site[0][1]}" if self.site else ""
+
+
+class Batches:
+    """The iterator over a loader of the script; what answers its requests is decided elsewhere."""
+
+    def __init__(self, seen: SeenLoader, inner: Iterator[Any], ask: Callable[[Batches], Any]) -> None:
+        self.seen, self.inner, self._ask = seen, inner, ask
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        return self._ask(self)
+
+    def __len__(self) -> int:
+        return len(self.inner)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def _nothing(seen: SeenLoader) -> None:
+    pass
+
+
+@dataclass(eq=False)
+class LoaderHooks:
+    """Sees each DataLoader that the script makes and iterates; no hook exists for either, so both are patched."""
+
+    plan: Plan
+    training: int | None = None
+    """number of the training loader; None: not known (yet), or none"""
+    ours: Callable[[], bool] = lambda: False
+    """whether it is not the script that runs"""
+    ask: Callable[[Batches], Any] | None = None
+    """answers requests for a batch; None: they are not looked at"""
+    began: Callable[[SeenLoader], None] = _nothing
+    """called before a loader is iterated"""
+    seen: list[SeenLoader] = field(default_factory=list)
+    _by_loader: weakref.WeakKeyDictionary[Any, SeenLoader] = field(default_factory=weakref.WeakKeyDictionary)
+
+    def install(self, changes: Changes) -> None:
+        make, iterate = DataLoader.__init__, DataLoader.__iter__
+        hooks = self
+
+        @functools.wraps(make)
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
+            given = hooks._given(loader, args, kwargs)
+            if given is None:
+                make(loader, *args, **kwargs)
+                return
+            seen = SeenLoader(len(hooks.seen), _site(), given)
+            training = hooks.is_training(seen)
+            seen.reference = weakref.ref(loader)
+            hooks.seen.append(seen)
+            hooks._by_loader[loader] = seen
+            make(loader, **(planned_arguments(hooks.plan, given) if training else given))
+
+        @functools.wraps(iterate)
+        def __iter__(loader: Any) -> Any:
+            seen = hooks._by_loader.get(loader)
+            if seen is None or hooks.ours():
+                return iterate(loader)
+            hooks.began(seen)
+            inner = iterate(loader)
+            wanted = hooks.training is None or hooks.is_training(seen)
+            return inner if hooks.ask is None or not wanted else Batches(seen, inner, hooks.ask)
+
+        changes.patch(DataLoader, "__init__", __init__)
+        changes.patch(DataLoader, "__iter__", __iter__)
+
+    def forget(self) -> None:
+        """Begin anew: the script runs again."""
+        self.seen.clear()
+
+    def is_training(self, seen: SeenLoader) -> bool:
+        """Whether this is the training loader: the one known, or another made there over the same dataset."""
+        if self.training is None:
+            return False
+        if seen.number == self.training:
+            return True
+        if self.training >= len(self.seen):
+            return False
+        known = self.seen[self.training]
+        return seen.site == known.site and seen.arguments["dataset"] is known.arguments["dataset"]
+
+    def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the arguments by name; None where the call is not the script's, or wrong."""
+        if self.ours():
+            return None
+        try:
+            given = dict(SIGNATURE.bind(loader, *args, **kwargs).arguments)
+        except TypeError:
+            return None  # the DataLoader itself says what is wrong
+        given.pop("self")
+        return given
+
+
+def planned_arguments(plan: Plan, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the script's DataLoader as the plan changes them; what the script decides stays."""
+    merged = plan.loader_arguments(given)
+    if given.get("batch_sampler") is not None:
+        merged = {name: value for name, value in merged.items() if name not in OF_BATCH_SAMPLER or name in given}
+    elif "batch_size" in given and given["batch_size"] is None:
+        merged["batch_size"] = None  # the dataset yields whole batches
+    return merged
+
+
+def _site() -> Site:
+    """Return where in the script we are: file and line of each of its frames, innermost first."""
+    frame, found = sys._getframe(2), []
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith("<") and not is_library(name):
+            found.append((name, frame.f_lineno))
+        frame = frame.f_back  # type: ignore[assignment]
+    return tuple(found)

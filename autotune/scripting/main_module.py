@@ -1,0 +1,75 @@
+"""Running a script as `python script.py` does: as `__main__`, with its folder first on sys.path and its arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from autotune.errors import ScriptError
+from autotune.workload.script import QUIET, is_library
+
+
+def quiet_trackers() -> None:
+    """Switch experiment trackers off, unless the user has set their variables."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def run_as_main(script: Path, arguments: tuple[str, ...], *, called: str = "") -> None:
+    """Run the script to its end; whatever it raises, SystemExit included, comes through.
+
+    Args:
+        called: what sys.argv[0] says; empty: the script's whole path.
+    """
+    path = script.resolve()
+    module = ModuleType("__main__")
+    # loader workers that are spawned find the script by __file__; without a spec, as for a script on the command line
+    vars(module).update(__file__=str(path), __spec__=None, __cached__=None, __builtins__=__builtins__)
+    code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    restore = _enter(module, [called or str(path), *arguments], str(path.parent))
+    try:
+        exec(code, vars(module))
+    finally:
+        restore()
+
+
+def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], None]:
+    before = sys.modules["__main__"], sys.argv, list(sys.path)
+    sys.modules["__main__"], sys.argv = module, argv
+    sys.path.insert(0, folder)
+
+    def restore() -> None:
+        sys.modules["__main__"], sys.argv, sys.path[:] = before
+
+    return restore
+
+
+def end_of(error: SystemExit) -> tuple[int, str]:
+    """Return the exit status that a SystemExit means, and the message that Python would print."""
+    if error.code is None:
+        return 0, ""
+    if isinstance(error.code, int):
+        return error.code, ""
+    return 1, str(error.code)
+
+
+def exit_error(script: Path, arguments: tuple[str, ...], error: SystemExit) -> ScriptError:
+    """Return what a script's exit with an error status means to the user."""
+    status, message = end_of(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(Path(frame.filename).name == "argparse.py" for frame in frames):
+        given = f"It was given: {' '.join(arguments)}. " if arguments else "It was given none. "
+        hint = (
+            f"{script.name} did not accept its arguments; its own message is in the log. {given}"
+            f"They go after --, as in: autotune search {script.name} -- --data folder"
+        )
+    else:
+        hint = f"Does it run by itself? python {script.name} {' '.join(arguments)}".rstrip()
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), f"SystemExit: {error.code}\n"])
+    said = f": {message}" if message else f" with status {status}"
+    return ScriptError(f"{script.name} called sys.exit{said}", hint=hint, traceback=text)

@@ -1,0 +1,127 @@
+"""The script's models: the outermost forwards of what it trains, computed as the plan says.
+
+A module's own hooks would be saved with it by `torch.save(model)`, and the hooks of all modules cost every module's
+call; so `nn.Module.__call__` is patched until the models are known, and then the classes of these alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from autotune.batches import map_tensors
+from autotune.errors import WorkloadError
+from autotune.plan import Plan
+from autotune.scripting.changes import Changes
+
+
+class ModelHooks:
+    """Finds the models that the script trains, and computes them as the plan says."""
+
+    def __init__(self, plan: Plan, on_forward: Callable[..., None] | None = None) -> None:
+        """`on_forward` (model, args, kwargs) is called before each outermost forward."""
+        self.models: list[nn.Module] = []
+        """outermost modules with trainable parameters, in the order of their first forward"""
+        self._plan, self._on_forward = plan, on_forward
+        self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._inside = False
+        self._finding: Changes | None = None
+        self._applied: set[int] = set()
+        self._refused: dict[int, WorkloadError] = {}
+
+    def find(self) -> None:
+        """Look at every module's call, until `settle`."""
+        self.models.clear()
+        self._finding = Changes()
+        self._patch(nn.Module, self._finding)
+
+    @property
+    def finding(self) -> bool:
+        return self._finding is not None
+
+    def settle(self, changes: Changes) -> None:
+        """From now on look at the calls of the models that were found.
+
+        Raises:
+            WorkloadError: a part of the plan fits none of them.
+        """
+        self.stop_finding()
+        for kind in dict.fromkeys(type(model) for model in self.models):
+            if "__call__" not in vars(kind) or not hasattr(vars(kind)["__call__"], "autotune"):
+                self._patch(kind, changes)
+        for index, error in self._refused.items():
+            if index not in self._applied:
+                raise error
+
+    def stop_finding(self) -> None:
+        if self._finding is not None:
+            self._finding.undo()
+            self._finding = None
+
+    def _patch(self, kind: type[nn.Module], changes: Changes) -> None:
+        plain: Any = kind.__call__
+        hooks = self
+
+        def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or hooks._inside or not hooks._is_model(module):
+                return plain(module, *args, **kwargs)
+            hooks._inside = True
+            try:
+                return hooks._forward(plain, module, args, kwargs)
+            finally:
+                hooks._inside = False
+
+        __call__.autotune = True  # type: ignore[attr-defined]
+        changes.patch(kind, "__call__", __call__)
+
+    def _is_model(self, module: nn.Module) -> bool:
+        if torch._C._current_graph_task_id() != -1:
+            return False  # recomputed in a backward pass, with the settings of its forward
+        if module in self._known:
+            return True
+        if self._finding is None or not any(item.requires_grad for item in module.parameters()):
+            return False
+        self._known.add(module)
+        self.models.append(module)
+        self._transform(module)
+        return True
+
+    def _transform(self, model: nn.Module) -> None:
+        for index, transform in enumerate(self._plan.model_transforms):
+            try:
+                transform(model)
+                self._applied.add(index)
+            except WorkloadError as error:
+                self._refused[index] = error
+
+    def _forward(self, plain: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._on_forward is not None:
+            self._on_forward(module, args, kwargs)
+        for transform in self._plan.tensor_transforms:
+            args, kwargs = map_tensors(args, transform), map_tensors(kwargs, transform)
+        if self._plan.autocast_dtype is None:
+            return plain(module, *args, **kwargs)
+        dtype = getattr(torch, self._plan.autocast_dtype)
+        device = next((item.device.type for item in module.parameters()), "cpu")
+        with torch.autocast(device, dtype):
+            output = plain(module, *args, **kwargs)
+        # the script's loss and metrics go on in the format that they were written for
+        return map_tensors(output, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
+
+
+def parameters_of(models: list[nn.Module]) -> dict[str, nn.Parameter]:
+    """Return the parameters of all models by name; several models are told apart by their number."""
+    if len(models) == 1:
+        return dict(models[0].named_parameters())
+    return {f"{n}.{name}": item for n, model in enumerate(models) for name, item in model.named_parameters()}
+
+
+def is_evaluating(model: nn.Module) -> bool:
+    """Whether a forward of a trained model is one of an evaluation, as far as its state shows."""
+    return not model.training and not torch.is_grad_enabled()
+
+

@@ -1,0 +1,89 @@
+"""What the script sets itself: respected, so that the option in question does not apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from autotune.scripting.changes import Changes
+
+SWITCHES = {
+    # attribute of torch.backends.cudnn -> (option, how the script says it)
+    "benchmark": ("cudnn_benchmark", "torch.backends.cudnn.benchmark"),
+    "allow_tf32": ("matmul_precision", "torch.backends.cudnn.allow_tf32"),
+}
+CALLS = {
+    # function of torch -> option
+    "set_num_threads": "num_threads",
+    "set_float32_matmul_precision": "matmul_precision",
+}
+
+
+class Settings:
+    """Notes what a script sets while it runs."""
+
+    def __init__(self) -> None:
+        self.own_autocast = False
+        self.own_scaler = False
+        self.by_option: dict[str, str] = {}
+        """options that the script sets itself, and how"""
+
+    def install(self, changes: Changes) -> None:
+        """Patch what has no hook: autocast, the gradient scaler, torch's switches."""
+        enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.scale
+
+        def note_autocast(context: Any) -> Any:
+            self.own_autocast = True
+            return enter(context)
+
+        def note_scaler(scaler: Any, outputs: Any) -> Any:
+            self.own_scaler = self.own_scaler or scaler.is_enabled()
+            return scale(scaler, outputs)
+
+        changes.patch(torch.autocast, "__enter__", note_autocast)
+        changes.patch(torch.amp.GradScaler, "scale", note_scaler)
+        for name, option in CALLS.items():
+            self._note_calls(changes, name, option)
+        for name, (option, said) in SWITCHES.items():
+            self._note_assignments(changes, name, option, said)
+
+    def refusals(self, models: list[nn.Module], optimizer_arguments: set[str]) -> dict[str, str]:
+        """Return the options that the script has decided, by name, and how."""
+        found = {option: f"the script sets {said} itself" for option, said in self.by_option.items()}
+        if any(_channels_last(model) for model in models):
+            found["channels_last"] = "the script lays out its model with the channels last itself"
+        chosen = sorted(optimizer_arguments & {"fused", "foreach", "capturable"})
+        if chosen:
+            found["optimizer_impl"] = f"the script gives {', '.join(chosen)} to its optimizer itself"
+        return found
+
+    def _note_calls(self, changes: Changes, name: str, option: str) -> None:
+        function = getattr(torch, name)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.by_option[option] = f"torch.{name}({', '.join(map(repr, args))})"
+            return function(*args, **kwargs)
+
+        changes.patch(torch, name, noted)
+
+    def _note_assignments(self, changes: Changes, name: str, option: str, said: str) -> None:
+        switch: Any = vars(type(torch.backends.cudnn)).get(name)
+        if not callable(getattr(switch, "setter", None)):
+            return
+        setter = switch.setter
+
+        def noted(value: Any) -> None:
+            self.by_option[option] = f"{said} = {value}"
+            setter(value)
+
+        changes.patch(switch, "setter", noted)
+
+
+def _channels_last(model: nn.Module) -> bool:
+    """Whether a convolution's weight is laid out so already, where the two layouts differ at all."""
+    weights = [item.weight for item in model.modules() if isinstance(item, nn.Conv2d)]
+    return any(
+        item.is_contiguous(memory_format=torch.channels_last) and not item.is_contiguous() for item in weights
+    )

@@ -1,0 +1,168 @@
+"""A script's training as the phases of a trial see it: batches, a step, a loader that can be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from autotune.config import Config
+from autotune.errors import WorkloadError
+from autotune.measure.session import Session
+from autotune.measure.stream import SampleCounter, Stream
+from autotune.measure.training import Training
+from autotune.scripting.driver import Driver
+from autotune.scripting.loaders import planned_arguments
+from autotune.scripting.models import parameters_of
+from autotune.scripting.optimizers import ScriptOptimizer
+from autotune.tuned import TunedLoader
+from autotune.workload import Workload
+
+PART_ARGUMENTS = ("sampler", "batch_sampler", "shuffle", "generator")
+"""arguments that belong to the whole dataset: a loader over a part of it does without"""
+
+
+class ScriptTraining(Training):
+    """The training of a script that is held at its first request; each step is one turn of the script's own loop."""
+
+    def __init__(self, driver: Driver, config: Config) -> None:
+        assert driver.found is not None
+        self.driver, self.config, self.found = driver, config, driver.found
+        self.host = self._host()
+        self.dataset = None if self.host is None else self.host.dataset
+        self.arguments = {} if self.found.loader is None else driver.loaders.seen[self.found.loader].arguments
+        self.batch_size = int(config.value("batch_size")) if self.host is not None else self.found.samples_per_step
+        self.model = _model(driver.models.models)
+        self.optimizers: list[Any] = [
+            ScriptOptimizer(driver.optimizers, number) for number in range(len(driver.optimizers.optimizers))
+        ]
+        self.loader = TunedLoader(ScriptSteps(driver) if self.host is None else ScriptBatches(driver), _as_it_is)
+        self.workload = Workload(
+            model=lambda: self.model,
+            dataset=lambda: self.dataset,
+            drop_last=self.host is not None and bool(self.host.drop_last),
+            collate_fn=self.arguments.get("collate_fn"),
+        )
+
+    def step(self, batch: Any) -> Tensor | None:
+        """Let the script go through its loop once, on this batch."""
+        self.driver.loss = None
+        self.driver.feed(batch)
+        return self.driver.loss if self.driver.loss is None else self.driver.loss.reshape(-1)[0]
+
+    def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
+        """Return a loader like the script's over a part of the data, or with another batch size."""
+        if self.host is None:
+            raise WorkloadError("the script has no DataLoader")
+        given = dict(self.arguments)
+        if dataset is not None:
+            given = {name: value for name, value in given.items() if name not in PART_ARGUMENTS}
+        merged = planned_arguments(self.driver.plan, {**given, "dataset": dataset or self.dataset})
+        if batch_size is not None:
+            merged.update(batch_size=batch_size)
+        return TunedLoader(DataLoader(**merged), _as_it_is)
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        models = self.driver.models.models
+        return {name: item for name, item in parameters_of(models).items() if item.requires_grad}
+
+    def _host(self) -> DataLoader[Any] | None:
+        if self.found.loader is None:
+            return None
+        request = self.driver.request
+        loader = None if request is None else request.seen.loader
+        assert loader is not None, "the script is not held at its training loader"
+        return loader
+
+
+class ScriptSession(Session):
+    """A trial of a script as its phases see it."""
+
+    training: ScriptTraining
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        host = self.training.host
+        if host is not None:
+            self.workers = int(host.num_workers)
+            self.queue = self.workers * int(host.prefetch_factor or 0)
+
+    @property
+    def plain_loader(self) -> bool:
+        host = self.training.host
+        return (
+            type(host) is DataLoader
+            and not isinstance(host.dataset, IterableDataset)
+            and host.batch_size is not None
+            and self.training.found.batches_per_update == 1
+        )
+
+    @property
+    def drops_last(self) -> bool:
+        return self.training.workload.drop_last
+
+    def open_stream(self, host: Any, length: int | None) -> Stream:
+        if not isinstance(host, ScriptBatches | ScriptSteps):
+            return super().open_stream(host, length)
+        training = self.training
+        loader = training.host
+        known = loader is not None and not isinstance(loader.dataset, IterableDataset)
+        counter = SampleCounter(
+            training.batch_size,
+            dataset_length=length,
+            steps_per_epoch=len(host) if known and isinstance(host, ScriptBatches) else None,
+            drop_last=training.workload.drop_last,
+            fixed=self.fixed_batch,
+            count=None,
+        )
+        return Stream(host, counter, self.clock)
+
+
+@dataclass(frozen=True)
+class ScriptBatches:
+    """The epochs of the script's training loader."""
+
+    driver: Driver
+
+    def __len__(self) -> int:
+        assert self.driver.request is not None
+        loader = self.driver.request.seen.loader
+        if loader is None:
+            raise TypeError
+        return len(loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        request = self.driver.request
+        assert request is not None
+        # another request: the script has left its loop early and begun the next epoch
+        while self.driver.request is request:
+            try:
+                batch = next(request.inner)
+            except StopIteration:
+                self.driver.end_epoch()
+                return
+            yield batch
+
+
+@dataclass(frozen=True)
+class ScriptSteps:
+    """The steps of a script that makes its batches itself: each ends with an update."""
+
+    driver: Driver
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+def _model(models: list[nn.Module]) -> nn.Module:
+    return models[0] if len(models) == 1 else nn.ModuleList(models)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
