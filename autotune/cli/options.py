@@ -56,7 +56,7 @@ def options(
         max_batch=max_batch,
         batch_step=batch_step,
     )
-    check_script(script)
+    check_script(source)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.errors import UsageError
@@ -87,13 +88,34 @@ def parse_share(text: str, flag: str) -> float:
 
 
 def source_of(script: Path, arguments: Iterable[str] | None, workload: str, functions: dict[str, str]) -> Source:
-    """Return where the workload comes from, as the command line names it."""
-    return Source(
-        script=str(script.resolve()),
-        arguments=tuple(arguments or ()),
-        workload=workload,
-        functions={role: name for role, name in functions.items() if name},
+    """Return where the workload comes from, as the command line names it.
+
+    Raises:
+        UsageError: no such script.
+        ScriptError: it has a syntax error.
+    """
+    return way_of(
+        Source(
+            script=str(script.resolve()),
+            arguments=tuple(arguments or ()),
+            workload=workload,
+            functions={role: name for role, name in functions.items() if name},
+        )
     )
+
+
+def way_of(source: Source) -> Source:
+    """Return the source with the way it is run by: as it is, where the script offers no workload and none is named.
+
+    Raises:
+        UsageError: no such script.
+        ScriptError: it has a syntax error.
+    """
+    from autotune.workload.static import look
+
+    if source.workload or source.functions or look(Path(source.script)).has_workload:
+        return source
+    return replace(source, unmodified=True)
 
 
 def _split(pair: str, example: str) -> tuple[str, str]:

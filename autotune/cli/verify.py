@@ -63,7 +63,7 @@ def verify(
     candidate = Config.load(path)
     made_for = read_document(path).get("workload", {})
     source = _source(made_for, script, path)
-    check_script(Path(source.script))
+    check_script(source)
     today = parse_values(baseline) if baseline else _baseline(made_for, path)
     wishes = Wishes(
         device=device,
@@ -109,7 +109,11 @@ def _source(made_for: Any, script: Path | None, path: Path) -> Any:
     functions, arguments = made_for.get("functions", {}), made_for.get("arguments", [])
     if not isinstance(functions, dict) or not isinstance(arguments, list):
         raise ConfigError(f"{path}: [workload] is damaged: its functions are no table, or its arguments no list")
+    as_it_is = made_for.get("unmodified", False)
+    if not isinstance(as_it_is, bool):
+        raise ConfigError(f"{path}: [workload] is damaged: unmodified is neither true nor false")
     return Source(
+        unmodified=as_it_is,
         script=str(named.resolve()),
         arguments=tuple(map(str, arguments)),
         workload=str(made_for.get("workload", "")),

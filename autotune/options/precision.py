@@ -27,7 +27,8 @@ class Precision(Option):
         formats: list[Value] = ["fp32"]
         if facts.native_bf16:
             formats.append("bf16")
-        if facts.native_fp16 and not (facts.own_step or facts.own_scaler):
+        # a script that runs as it is scales by itself; whether it does is looked at where the plan is carried out
+        if facts.native_fp16 and (facts.script is not None or not (facts.own_step or facts.own_scaler)):
             formats.append("fp16")
         if len(formats) == 1:
             return Inapplicable(f"{facts.device_name} has no native bf16" + _fp16_reason(context))

@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
 from autotune.options.base import Context, Inapplicable, Option, Value
 from autotune.options.batch_size import largest_batch
+from autotune.plan import Plan, plan_for
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def make_space(
     for option in OPTIONS.values():
         name = option.name
         today = context.baseline.get(name, option.default)
-        found = option.choices(context)
+        found = _on_a_script(option, option.choices(context), context)
         if isinstance(found, Inapplicable):
             reasons[name] = found.reason
             if found.keep:
@@ -116,6 +117,28 @@ def make_space(
     # what the user runs today, whatever the search was restricted to: it may lie beside the choices
     baseline = Config(**{name: context.baseline.get(name, OPTIONS[name].default) for name in choices})
     return Space(context, choices, reasons, Space(context, choices, reasons, baseline).canonical(baseline))
+
+
+def _on_a_script(
+    option: Option, found: Sequence[Value] | Inapplicable, context: Context
+) -> Sequence[Value] | Inapplicable:
+    """Leave out what cannot be applied from outside to a script that runs as it is, or what it decides itself."""
+    facts = context.facts
+    if isinstance(found, Inapplicable) or facts.script is None:
+        return found
+    if option.name in facts.refused:
+        return Inapplicable(facts.refused[option.name])
+    plain = Plan()
+    reason, left = "", []
+    for value in found:
+        plan = plan_for({option.name: value})
+        changed = [item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)]
+        refusals = [facts.not_carried_out[name] for name in changed if name in facts.not_carried_out]
+        if refusals:
+            reason = refusals[0]
+        else:
+            left.append(value)
+    return left if len(left) > 1 or not reason else Inapplicable(reason)
 
 
 def _checked(option: Option, value: Value, context: Context) -> Value:

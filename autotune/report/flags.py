@@ -17,6 +17,7 @@ FLAGS = {
     "prefetch_bias": "too little data to empty the prefetch queue first: the loader may look quicker than it is",
     "variable_shapes": "batches differ in shape: time and peak memory are those of the batches seen",
     "disk_reads": "data came from the disk during the window, not from the page cache alone",
+    "script_rerun": "the script ended before the measurement did, and was run again in the same process",
     # the host
     "cpu_contended": "other programs used the cores during the window",
     "cpu_contended_hard": "other programs kept it waiting for a core over 30 % of the time: do not trust the time",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 _ABSENT = object()
@@ -31,6 +31,10 @@ class Changes:
     def add(self, restore: Callable[[], None]) -> None:
         """Call `restore` in `undo`."""
         self._stack.callback(restore)
+
+    def enter(self, context: AbstractContextManager[Any]) -> None:
+        """Stay in `context` until `undo`."""
+        self._stack.enter_context(context)
 
     def undo(self) -> None:
         self._stack.close()

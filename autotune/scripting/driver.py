@@ -71,7 +71,7 @@ class Driver:
             began=self._iteration_begins,
         )
         self.models = ModelHooks(plan, self._forward_begins)
-        self.optimizers = OptimizerHooks(plan, self._updated)
+        self.optimizers = OptimizerHooks(plan, self._updated, self._is_protocol)
         self._execute = execute
         self._protocol = getcurrent()
         self._script: greenlet | None = None
@@ -172,8 +172,8 @@ class Driver:
             script.switch()
         except Exception as error:
             raise ScriptError(
-                f"the script ended after {self.updates.total()} updates, too few to measure, and cannot run twice in one "
-                f"process: {brief(error)}",
+                f"the script ended after {self.updates.total()} updates, too few to measure, and cannot run twice "
+                f"in one process: {brief(error)}",
                 hint="Let it train longer: more epochs, or more data.",
                 traceback=user_traceback(error),
             ) from error
@@ -191,6 +191,7 @@ class Driver:
             self.first_step_s = now - self._asked_at
         if not (self._ready and self.loaders.is_training(batches.seen)):
             batches.seen.fetched += 1
+            batches.given += 1
             batch = next(batches.inner)
             self._asked_at = time.perf_counter()
             self.first_batch_s = self.first_batch_s or self._asked_at - now

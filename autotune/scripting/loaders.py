@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -54,6 +55,8 @@ class Batches:
 
     def __init__(self, seen: SeenLoader, inner: Iterator[Any], ask: Callable[[Batches], Any]) -> None:
         self.seen, self.inner, self._ask = seen, inner, ask
+        self.given = 0
+        """batches that the script got before it was held"""
 
     def __iter__(self) -> Batches:
         return self
@@ -157,10 +160,11 @@ def planned_arguments(plan: Plan, given: dict[str, Any]) -> dict[str, Any]:
 
 def _site() -> Site:
     """Return where in the script we are: file and line of each of its frames, innermost first."""
-    frame, found = sys._getframe(2), []
+    frame: FrameType | None = sys._getframe(2)
+    found = []
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith("<") and not is_library(name):
             found.append((name, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return tuple(found)

@@ -123,5 +123,3 @@ def parameters_of(models: list[nn.Module]) -> dict[str, nn.Parameter]:
 def is_evaluating(model: nn.Module) -> bool:
     """Whether a forward of a trained model is one of an evaluation, as far as its state shows."""
     return not model.training and not torch.is_grad_enabled()
-
-

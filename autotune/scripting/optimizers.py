@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from autotune.implementations import built_with, skipped
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 
@@ -44,27 +42,21 @@ class Subscription:
 class OptimizerHooks:
     """Sees each update of the script's optimizers, which are numbered by their first step."""
 
-    def __init__(self, plan: Plan, on_update: Callable[[int], None]) -> None:
-        """`on_update` is called after each step of an optimizer, with its number."""
+    def __init__(self, plan: Plan, on_update: Callable[[int], None], ours: Callable[[], bool]) -> None:
+        """`on_update` is called after each step with the optimizer's number; `ours`: it is not the script that runs."""
         self.optimizers: list[Optimizer] = []
         self.before: list[Subscription] = []
         self.after: list[Subscription] = []
-        self.given: set[str] = set()
-        """arguments that the script itself gives to an optimizer of torch's"""
-        self.refused: list[str] = []
-        """optimizers whose class does not take an argument of the plan"""
-        self._plan, self._on_update = plan, on_update
+        self._plan, self._on_update, self._ours = plan, on_update, ours
         self._handles: list[Any] = []
 
     def install(self, changes: Changes) -> None:
         self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),  # type: ignore[arg-type]
-            register_optimizer_step_post_hook(self._after_step),  # type: ignore[arg-type]
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
         ]
         changes.add(self.stop_watching)
-        for kind in vars(torch.optim).values():
-            if isinstance(kind, type) and issubclass(kind, Optimizer) and kind is not Optimizer:
-                self._patch(kind, changes)
+        changes.enter(built_with(self._plan.optimizer))
 
     def stop_watching(self) -> None:
         """Take the hooks on the steps away."""
@@ -83,39 +75,19 @@ class OptimizerHooks:
         return len(self.optimizers) - 1
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._ours():
+            return
         number = self._number(optimizer)
         for item in list(self.before):
             if item.number == number:
                 item.hook(optimizer, args, kwargs)
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._ours():
+            return
         number = self._number(optimizer)
         for item in list(self.after):
             if item.number == number:
                 item.hook(optimizer, args, kwargs)
-        self._on_update(number)
-
-    def _patch(self, kind: type[Optimizer], changes: Changes) -> None:
-        make: Any = kind.__init__
-        signature = inspect.signature(make)
-        hooks = self
-
-        @functools.wraps(make)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            if type(optimizer) is kind:  # a subclass passes on what it was given, by the script or by us
-                try:
-                    given = signature.bind(optimizer, *args, **kwargs).arguments
-                except TypeError:
-                    given = None  # the optimizer itself says what is wrong
-                if given is not None:
-                    hooks.given.update(given)
-                    kwargs = {**hooks._added(signature, given, kind.__name__), **kwargs}
-            make(optimizer, *args, **kwargs)
-
-        changes.patch(kind, "__init__", __init__)
-
-    def _added(self, signature: inspect.Signature, given: Any, name: str) -> dict[str, Any]:
-        if any(item not in signature.parameters for item in self._plan.optimizer):
-            self.refused.append(name)
-            return {}
-        return {item: value for item, value in self._plan.optimizer.items() if item not in given}
+        if not skipped(optimizer):
+            self._on_update(number)

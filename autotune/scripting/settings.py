@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from autotune.scripting.changes import Changes
 
@@ -19,6 +20,9 @@ CALLS = {
     "set_num_threads": "num_threads",
     "set_float32_matmul_precision": "matmul_precision",
 }
+
+IMPLEMENTATIONS = ("foreach", "fused")
+"""arguments of torch's optimizers that are None unless given"""
 
 
 class Settings:
@@ -49,14 +53,14 @@ class Settings:
         for name, (option, said) in SWITCHES.items():
             self._note_assignments(changes, name, option, said)
 
-    def refusals(self, models: list[nn.Module], optimizer_arguments: set[str]) -> dict[str, str]:
+    def refusals(self, models: list[nn.Module], optimizers: list[Optimizer]) -> dict[str, str]:
         """Return the options that the script has decided, by name, and how."""
         found = {option: f"the script sets {said} itself" for option, said in self.by_option.items()}
         if any(_channels_last(model) for model in models):
             found["channels_last"] = "the script lays out its model with the channels last itself"
-        chosen = sorted(optimizer_arguments & {"fused", "foreach", "capturable"})
+        chosen = {name for item in optimizers for name in IMPLEMENTATIONS if item.defaults.get(name) is not None}
         if chosen:
-            found["optimizer_impl"] = f"the script gives {', '.join(chosen)} to its optimizer itself"
+            found["optimizer_impl"] = f"the script gives {', '.join(sorted(chosen))} to its optimizer itself"
         return found
 
     def _note_calls(self, changes: Changes, name: str, option: str) -> None:
@@ -84,6 +88,4 @@ class Settings:
 def _channels_last(model: nn.Module) -> bool:
     """Whether a convolution's weight is laid out so already, where the two layouts differ at all."""
     weights = [item.weight for item in model.modules() if isinstance(item, nn.Conv2d)]
-    return any(
-        item.is_contiguous(memory_format=torch.channels_last) and not item.is_contiguous() for item in weights
-    )
+    return any(item.is_contiguous(memory_format=torch.channels_last) and not item.is_contiguous() for item in weights)

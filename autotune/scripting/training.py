@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.config import Config
 from autotune.errors import WorkloadError
 from autotune.measure.session import Session
-from autotune.measure.stream import SampleCounter, Stream
+from autotune.measure.stream import Fetched, SampleCounter, Stream
 from autotune.measure.training import Training
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import planned_arguments
 from autotune.scripting.models import parameters_of
 from autotune.scripting.optimizers import ScriptOptimizer
-from autotune.tuned import TunedLoader
+from autotune.scripting.settings import IMPLEMENTATIONS
+from autotune.tuned import Tuned, TunedLoader
 from autotune.workload import Workload
 
 PART_ARGUMENTS = ("sampler", "batch_sampler", "shuffle", "generator")
@@ -35,6 +38,7 @@ class ScriptTraining(Training):
         self.dataset = None if self.host is None else self.host.dataset
         self.arguments = {} if self.found.loader is None else driver.loaders.seen[self.found.loader].arguments
         self.batch_size = int(config.value("batch_size")) if self.host is not None else self.found.samples_per_step
+        self.tuned = Tuned(device=str(driver.device.torch))
         self.model = _model(driver.models.models)
         self.optimizers: list[Any] = [
             ScriptOptimizer(driver.optimizers, number) for number in range(len(driver.optimizers.optimizers))
@@ -64,6 +68,10 @@ class ScriptTraining(Training):
         if batch_size is not None:
             merged.update(batch_size=batch_size)
         return TunedLoader(DataLoader(**merged), _as_it_is)
+
+    def build_optimizers(self, tuned: Tuned) -> list[Optimizer]:
+        """Return optimizers like the script's, as `tuned` builds them."""
+        return [tuned.optimizer(_rebuilt, item) for item in self.driver.optimizers.optimizers]
 
     def trainable(self) -> dict[str, nn.Parameter]:
         models = self.driver.models.models
@@ -118,7 +126,20 @@ class ScriptSession(Session):
             fixed=self.fixed_batch,
             count=None,
         )
-        return Stream(host, counter, self.clock)
+        return ScriptStream(host, counter, self.clock)
+
+
+class ScriptStream(Stream):
+    """The batches of a script, which may be held in the middle of its first epoch."""
+
+    def _start(self, began: float) -> Fetched:
+        fetched = super()._start(began)
+        request = self._host.driver.request
+        if request is not None and request.given:
+            self.position += request.given
+            self._epoch_samples += request.given * fetched.samples
+            self.first_batch_s = self._host.driver.first_batch_s
+        return fetched
 
 
 @dataclass(frozen=True)
@@ -158,11 +179,21 @@ class ScriptSteps:
             yield None
 
 
+def _rebuilt(optimizer: Optimizer) -> Optimizer:
+    """Return a new optimizer of the same class, parameters and settings, but for how it is implemented."""
+    known = inspect.signature(type(optimizer)).parameters
+    wanted = {name for name in optimizer.defaults if name in known and name not in IMPLEMENTATIONS}
+    groups = [
+        {name: value for name, value in group.items() if name == "params" or name in wanted}
+        for group in optimizer.param_groups
+    ]
+    settings: dict[str, Any] = {name: optimizer.defaults[name] for name in wanted}
+    return type(optimizer)(groups, **settings)
+
+
 def _model(models: list[nn.Module]) -> nn.Module:
     return models[0] if len(models) == 1 else nn.ModuleList(models)
 
 
 def _as_it_is(batch: Any) -> Any:
     return batch
-
-

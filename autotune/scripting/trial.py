@@ -40,6 +40,11 @@ def script_of(source: Source) -> Callable[[], None]:
     return execute
 
 
+def keep(driver: Driver) -> None:
+    """Let the driver's script stay where it is held until the process ends."""
+    _held.append(driver)
+
+
 def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> dict[str, Any]:
     """Return the parts of the record that a successful trial has."""
     if spec.script is None:
@@ -50,7 +55,7 @@ def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict
     device = device_named(spec.device)
     device.cap_memory(spec.limits.device_bytes)
     driver = Driver(script_of(spec.source), plan_for(config), device, spec.script)
-    _held.append(driver)
+    keep(driver)
     driver.install()
     try:
         driver.start()
@@ -76,6 +81,7 @@ def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict
         if driver.runs > 1:
             driver.on_rerun()
         measurement, gradient_names = measure(session, wanted)
+        seconds.update(first_batch_s=driver.first_batch_s, first_step_s=driver.first_step_s)
         return {"measurement": measurement, "gradient_names": gradient_names}
     finally:
         driver.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from autotune import __version__
 from autotune.config import Config
 from autotune.facts import Facts
 from autotune.options import OPTIONS
+from autotune.records import Source
 from autotune.search.loop import Measured
 from autotune.search.setup import Prepared, deciding_limit, script_hash
 from autotune.trials.folder import write_atomically
@@ -37,7 +39,7 @@ def emit(
         verified: figures of the verification, where there was one.
     """
     parts = [
-        _head(path),
+        _head(path, prepared.source),
         _options(chosen.config, baseline.config, gains or {}),
         _table("measured", _measured(chosen, baseline, prepared, verified)),
         _table("workload", _workload(prepared)),
@@ -84,11 +86,12 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         )
 
 
-def _head(path: Path) -> str:
-    return (
-        "# Made by autotune. Data only: loading it executes nothing.\n"
-        f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n"
-    )
+def _head(path: Path, source: Source) -> str:
+    first = "# Made by autotune. Data only: loading it executes nothing.\n"
+    if source.unmodified:
+        words = ["autotune", "run", Path(source.script).name, "--config", path.name]
+        return first + f"#   {shlex.join([*words, *(['--', *source.arguments] if source.arguments else [])])}\n"
+    return first + (f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n")
 
 
 def _options(config: Config, baseline: Config, gains: Mapping[str, str]) -> str:
@@ -132,6 +135,8 @@ def _workload(prepared: Prepared) -> dict[str, Any]:
         "arguments": list(source.arguments),
         "workload": source.workload,
         "functions": dict(source.functions),
+        "unmodified": source.unmodified or "",
+        "training_loader": "" if facts.script is None or facts.script.loader is None else facts.script.loader,
         "baseline": dict(prepared.space.baseline),
         "model": facts.model,
         "batch": facts.batch_structure,

@@ -80,7 +80,7 @@ def search_workload(
     """
     _check_names(wishes, verify)
     if source.script:
-        check_script(Path(source.script))
+        check_script(source)
     locks = DeviceLocks(
         Path(source.script).name or "a workload of Python's", events.note, wait=wishes.wait, enabled=wishes.lock
     )
@@ -125,15 +125,16 @@ def search_workload(
         locks.release()
 
 
-def check_script(script: Path) -> None:
+def check_script(source: Source) -> None:
     """Look at the source, without running it, for what would go wrong in every trial.
 
     Raises:
         UsageError: no such script.
         WorkloadError: importing it would start a training.
     """
+    script = Path(source.script)
     seen = look(script)
-    if seen.trains is not None:
+    if seen.trains is not None and not source.unmodified:
         raise WorkloadError(
             f"{script}, line {seen.trains.line} trains when the script is imported: {seen.trains.text}",
             hint="Put it under: if __name__ == '__main__':  -- loader workers and trials import the script.",
@@ -257,6 +258,8 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
     for name, value in facts.baseline.items():
         if name in space.reasons and name not in space.choices and value != OPTIONS[name].default:
             lines.append(f"the baseline's {name} = {value} is left out: {space.reasons[name]}")
+    if facts.script is not None:
+        lines.append("the script has no workload: it is run as it is in each trial, the config applied from outside")
     if facts.default_optimizer:
         lines.append("the script names no optimizer: AdamW was taken")
     if verify != "none":

@@ -21,6 +21,8 @@ from autotune.measure.session import Session
 from autotune.measure.training import Training, seed_all
 from autotune.measure.validity import NonFinite
 from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec
+from autotune.scripting.probe import probe_script
+from autotune.scripting.trial import measure_script
 from autotune.trials.folder import write_atomically
 from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe
@@ -106,6 +108,11 @@ def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict
     at = time.perf_counter()
     progress("import", {})
     seed_all(spec.seed)
+    if spec.source.unmodified:
+        if spec.kind == "probe":
+            seconds["import_s"] = 0.0
+            return {"facts": asdict(probe_script(spec, progress, seconds))}
+        return measure_script(spec, progress, seconds)
     workload = load_workload(spec.source)
     seconds["import_s"] = time.perf_counter() - at
     if spec.kind == "probe":

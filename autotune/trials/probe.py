@@ -6,16 +6,15 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 from torch.utils.data import IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
-from autotune.checkpointing import Chain, checkpoint_chain, find_chain
+from autotune.checkpointing import Chain, find_chain
 from autotune.config import Config
 from autotune.device import device_named
 from autotune.errors import ScriptError, WorkloadError
@@ -23,6 +22,7 @@ from autotune.facts import Facts
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
 from autotune.records import TrialSpec
+from autotune.trials.model_facts import model_facts
 from autotune.trials.probe_data import (
     dataset_length,
     first_batches,
@@ -32,11 +32,11 @@ from autotune.trials.probe_data import (
     why_no_workers,
 )
 from autotune.trials.probe_optimizer import probe_implementations
+from autotune.trials.recomputing import find_recomputable
 from autotune.workload import Workload
 from autotune.workload.script import brief, user_traceback
 
 PROBE_BATCH = 8
-GRADIENT_TOLERANCE = 1e-3  # of recomputed against kept, relative to the largest gradient of the parameter, in fp32
 
 
 def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> Facts:
@@ -81,14 +81,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         workers_refused=why_no_workers(training, batch),
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=tuple(generators(training.dataset)),
-        model=type(training.model).__name__,
-        parameters=sum(item.numel() for item in training.model.parameters()),
-        trainable_parameters=sum(item.numel() for item in training.trainable().values()),
-        parameter_bytes=sum(item.numel() * item.element_size() for item in training.model.parameters()),
-        convolution_ranks=tuple(
-            sorted({module.weight.dim() for module in training.model.modules() if isinstance(module, _ConvNd)})
-        ),
-        batchnorm=any(isinstance(module, _BatchNorm) for module in training.model.modules()),
+        **model_facts(training.model),
         chain=None if chain is None else chain.path or type(chain.container).__name__,
         chain_length=0 if chain is None else len(chain),
         chain_kind="" if chain is None else chain.kind,
@@ -165,40 +158,7 @@ def _probe_chain(training: Training, batch: Any) -> tuple[Chain | None, str | No
     if workload.own_step:
         chain = find_chain(training.model, workload.checkpoint_blocks)
         return chain, None if chain else "the model has no chain of repeated blocks"
-    chain = find_chain(training.model, workload.checkpoint_blocks)
-    if chain is None:
-        return None, "the model has no chain of repeated blocks, and no nn.Sequential of four layers"
-    if any("forward" in block.__dict__ for block in [chain.container, *chain.blocks]):
-        return chain, f"the blocks of {chain.path or 'the model'} have a forward of their own already"
-    try:
-        return chain, _why_not_recomputed(training, chain, batch)
-    except Exception as error:
-        return chain, f"recomputing {chain.path or 'the model'} fails: {brief(error)}"
-
-
-def _why_not_recomputed(training: Training, chain: Chain, batch: Any) -> str | None:
-    """Compare the gradients of one step with and without recomputation, under the same random numbers."""
-    calls = 0
-
-    def count(*_: Any) -> None:
-        nonlocal calls
-        calls += 1
-
-    kept = _gradients(training, batch)
-    again = _gradients(training, batch)
-    path = chain.path or "the model"
-    if _differ(kept, again):
-        return f"the gradients of {path} are not repeatable, so that recomputation cannot be checked"
-    handles = [module.register_forward_hook(count) for module in [chain.container, *chain.blocks]]
-    checkpoint_chain(training.model, len(chain), training.workload.checkpoint_blocks)
-    recomputed = _gradients(training, batch)
-    for handle in handles:
-        handle.remove()
-    if calls == 0:
-        return f"the model never calls the blocks of {path} as a whole"
-    if _differ(kept, recomputed):
-        return f"recomputing {path} changes its gradients: a block keeps state between calls"
-    return None
+    return find_recomputable(training.model, partial(_gradients, training, batch), workload.checkpoint_blocks)
 
 
 def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
@@ -220,13 +180,3 @@ def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
 
 def _with_gradient(model: nn.Module) -> list[tuple[str, Any]]:
     return [(name, item) for name, item in model.named_parameters() if item.grad is not None]
-
-
-def _differ(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    if first.keys() != second.keys():
-        return True
-    for name, gradient in first.items():
-        scale = gradient.abs().max().clamp_min(torch.finfo(gradient.dtype).tiny)
-        if not (gradient - second[name]).abs().max() <= GRADIENT_TOLERANCE * scale:
-            return True
-    return False

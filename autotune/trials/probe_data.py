@@ -30,8 +30,12 @@ SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
 
 def dataset_length(training: Training) -> int | None:
     """Return the samples of an epoch; None where nobody knows."""
-    host = training.loader.host
-    if training.workload.pre_batched or not isinstance(host, DataLoader) or isinstance(host.dataset, IterableDataset):
+    return None if training.workload.pre_batched else epoch_length(training.loader.host)
+
+
+def epoch_length(host: Any) -> int | None:
+    """Return the samples of an epoch of a loader; None where nobody knows."""
+    if not isinstance(host, DataLoader) or isinstance(host.dataset, IterableDataset):
         return None
     # a sampler decides how many samples an epoch has
     sampler: Any = host.sampler

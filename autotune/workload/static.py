@@ -12,6 +12,7 @@ from autotune.errors import ScriptError, UsageError
 TRAINING_CALLS = frozenset({"backward", "manual_backward"})
 TRAINERS = ("trainer", "model", "learner", "net", "module")
 """parts of names whose `.fit()` trains a network; a scaler's or an encoder's does not"""
+DATA_FACTORIES = frozenset({"build_dataset", "build_loader"})
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -32,6 +33,15 @@ class StaticLook:
     parses_arguments: Finding | None
     """argparse at the top level"""
     has_guard: bool
+    names: frozenset[str]
+    """bound at the top level: functions, classes, imports, variables"""
+    uses_autotune: bool
+    """whether it imports autotune anywhere"""
+
+    @property
+    def has_workload(self) -> bool:
+        """Whether it offers a workload, as far as shows: else it can only be run as it is."""
+        return self.uses_autotune or ("build_model" in self.names and bool(DATA_FACTORIES & self.names))
 
 
 def look(script: Path) -> StaticLook:
@@ -64,6 +74,8 @@ def look(script: Path) -> StaticLook:
         trains=first(lambda call: _trains(call, functions, set())),
         parses_arguments=first(lambda call: _called(call) in ("parse_args", "parse_known_args")),
         has_guard=any(_guard(node) for node in tree.body),
+        names=frozenset(name for node in tree.body for name in _bound(node)),
+        uses_autotune=any(_imports_autotune(node) for node in ast.walk(tree)),
     )
 
 
@@ -90,6 +102,22 @@ def _guard(node: ast.stmt) -> bool:
     names = {item.id for item in ast.walk(node.test) if isinstance(item, ast.Name)}
     values = {item.value for item in ast.walk(node.test) if isinstance(item, ast.Constant)}
     return "__name__" in names and "__main__" in values
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of the top level binds."""
+    if isinstance(node, FUNCTION | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
+    return [item.id for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)]
+
+
+def _imports_autotune(node: ast.AST) -> bool:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        names = [node.module or ""]
+    return any(name.partition(".")[0] == "autotune" for name in names)
 
 
 def _functions(tree: ast.Module) -> dict[str, FUNCTION]:

@@ -1,0 +1,267 @@
+"""The probe of a script: runs it for a few steps and returns the same facts as of a workload."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from autotune.batches import clone, describe, nbytes, shapes, tensors
+from autotune.device import Device, device_named
+from autotune.errors import ScriptError, WorkloadError
+from autotune.facts import Facts, ScriptFacts
+from autotune.options import OPTIONS
+from autotune.plan import Plan
+from autotune.records import TrialSpec
+from autotune.scripting.carried import NO_LOADER, not_carried_out
+from autotune.scripting.changes import Changes
+from autotune.scripting.driver import Driver
+from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
+from autotune.scripting.probe_chain import probe_chain
+from autotune.scripting.settings import Settings
+from autotune.scripting.training import ScriptTraining
+from autotune.scripting.trial import keep, script_of
+from autotune.trials.model_facts import model_facts
+from autotune.trials.probe_data import epoch_length, first_batches, generators, why_batch_is_fixed, why_no_workers
+from autotune.trials.probe_optimizer import probe_implementations
+from autotune.workload.find import EXAMPLE
+from autotune.workload.script import brief
+
+MIN_UPDATES = 4
+MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
+MAX_WATCH_S = 3.0  # for more than the least updates
+BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
+
+
+def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> Facts:
+    """Return what this script trains and how.
+
+    Raises:
+        ScriptError: it failed, or trained nothing that could be seen.
+    """
+    progress("device", {})
+    device = device_named(spec.device)
+    changes, settings = Changes(), Settings()
+    settings.install(changes)
+    driver = Driver(script_of(spec.source), Plan(), device)
+    keep(driver)
+    driver.install()
+    try:
+        progress("first step", {})
+        _watch(driver, Path(spec.source.script))
+        found = _how_it_trains(driver, sys.modules["__main__"])
+        driver.hold(found)
+        return _facts(driver, settings, device, spec)
+    finally:
+        driver.close()
+        changes.undo()
+
+
+def _watch(driver: Driver, script: Path) -> None:
+    """Let the script make some updates."""
+    began = 0.0
+
+    def enough() -> bool:
+        nonlocal began
+        began = began or time.perf_counter()
+        count = driver.updates.total()
+        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > MAX_WATCH_S)
+
+    driver.watch(enough)
+    if not driver.updates:
+        raise ScriptError(
+            f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",
+            hint=f"Does it need arguments to train? They go after --.\n{EXAMPLE}",
+        )
+
+
+def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
+    training = max(driver.loaders.seen, key=lambda seen: (seen.updates, -seen.number), default=None)
+    counts = driver.updates
+    rarest = min(counts, key=lambda number: (counts[number], -number))
+    per_step = max(1, round(counts.total() / counts[rarest]))
+    if training is not None and training.updates:
+        fetched = max(1, training.fetched)
+        return ScriptFacts(
+            loader=training.number,
+            made_at=training.made_at,
+            optimizer=rarest,
+            updates_per_step=per_step,
+            batches_per_update=max(1, round(fetched / max(counts.values()))),
+        )
+    models = max(1, len(driver.models.models))
+    forwards = max(1, round(driver.forwards / models / max(counts.values())))
+    return ScriptFacts(
+        optimizer=rarest, updates_per_step=per_step, samples_per_step=_own_batch(main, driver) * forwards
+    )
+
+
+def _own_batch(main: Any, driver: Driver) -> int:
+    """Return the batch size by the script's own variable, where a model was called with as many samples; else 1."""
+    known = {name: value for name, value in vars(main).items() if name in BATCH_NAMES}
+    for value in vars(main).values():  # what argparse and config classes leave in the main module
+        inside = getattr(value, "__dict__", {})
+        known.update({name: inside[name] for name in BATCH_NAMES if isinstance(inside, dict) and name in inside})
+    sizes = [value for value in known.values() if isinstance(value, int) and value == driver.input_size]
+    return sizes[0] if sizes else 1
+
+
+def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) -> Facts:
+    found = driver.found
+    assert found is not None
+    training = _training(driver, found)
+    host = training.host
+    length = None if host is None else epoch_length(host)
+    batches, load_s = ([None], 0.0) if host is None else first_batches(training)
+    compute_s = _time_steps(training, batches)
+    if host is not None and host.num_workers:
+        load_s = _load_s(training)
+    batch = batches[0]
+    implementations, implementations_refused = probe_implementations(training)
+    chain, chain_refused = probe_chain(training, batch)
+    size = training.batch_size
+    per_step = max(1, size)
+    models = driver.models.models
+    refused = settings.refusals(models, driver.optimizers.optimizers)
+    return Facts(
+        device=str(device.torch),
+        device_name=device.name,
+        device_memory_bytes=device.total_bytes(),
+        device_free_bytes=device.free_bytes(),
+        default_threads=torch.get_num_threads(),
+        native_bf16=device.native_bf16(),
+        native_fp16=device.native_fp16(),
+        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
+        dataset_length=length,
+        drop_last=training.workload.drop_last,
+        iterable=isinstance(training.dataset, IterableDataset),
+        batch_structure=describe(batch) if host is not None else "made by the script",
+        sample_bytes=nbytes(batch) // per_step,
+        tensors_per_batch=sum(1 for _ in tensors(batch)),
+        workers_refused=_why_no_workers(training, batch),
+        variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
+        seeded_generators=() if host is None else tuple(generators(training.dataset)),
+        **{**model_facts(training.model), "model": _names(models)},
+        chain=None if chain is None else chain.path or type(chain.container).__name__,
+        chain_length=0 if chain is None else len(chain),
+        chain_kind="" if chain is None else chain.kind,
+        chain_refused=chain_refused,
+        optimizer=", ".join(type(item).__name__ for item in driver.optimizers.optimizers),
+        optimizer_impls=implementations,
+        optimizer_impls_refused=implementations_refused,
+        step=_in_words(found),
+        own_autocast=settings.own_autocast,
+        own_scaler=settings.own_scaler,
+        compiled=any(hasattr(item, "_orig_mod") or item._compiled_call_impl for item in training.model.modules()),
+        script=found,
+        not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=settings.own_scaler),
+        refused=refused,
+        build_s=driver.first_batch_s,
+        sample_load_s=load_s / per_step,
+        sample_compute_s=compute_s / per_step,
+        probe_batch=size,
+        baseline={**_baseline(training), **spec.baseline},
+        # the last look: a script that cannot take another size ends with it
+        fixed_batch=_why_batch_is_fixed(training, batch, length),
+    )
+
+
+def _names(models: list[nn.Module]) -> str:
+    return " and ".join(dict.fromkeys(type(model).__name__ for model in models)) or "no nn.Module"
+
+
+def _training(driver: Driver, found: ScriptFacts) -> ScriptTraining:
+    """Return the training under what the script itself sets."""
+    from autotune.config import Config
+
+    seen = None if driver.request is None else driver.request.seen
+    size = None if seen is None or seen.loader is None else _batch_size(seen, seen.loader)
+    return ScriptTraining(driver, Config(batch_size=size or 1))
+
+
+def _batch_size(seen: SeenLoader, loader: DataLoader[Any]) -> int | None:
+    if loader.batch_size is not None:
+        return loader.batch_size
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def _baseline(training: ScriptTraining) -> dict[str, Any]:
+    """Return what the script sets of the options: the arguments of its loader."""
+    found: dict[str, Any] = {"batch_size": training.batch_size}
+    for name, option in OPTIONS.items():
+        if training.host is None or name not in SIGNATURE.parameters or name == "batch_size":
+            continue
+        value = training.arguments.get(name, getattr(training.host, name, None))
+        if value is not None and option.check(value) is None:
+            found[name] = value
+    return found
+
+
+def _time_steps(training: ScriptTraining, batches: list[Any]) -> float:
+    """Let the script step on the batches; return the seconds of the last step."""
+    took = 0.0
+    for batch in batches[:2] if len(batches) > 1 else batches * 2:
+        at = time.perf_counter()
+        loss = training.step(clone(batch))
+        took = time.perf_counter() - at
+        if loss is not None and not torch.isfinite(loss):
+            raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
+    return took
+
+
+def _load_s(training: ScriptTraining) -> float:
+    """Return the seconds that one batch takes without workers: behind a queue it does not show."""
+    arguments = {**training.arguments, "num_workers": 0}
+    iterator = iter(DataLoader(**planned_arguments(Plan(), arguments)))
+    next(iterator)
+    at = time.perf_counter()
+    next(iterator, None)
+    return time.perf_counter() - at
+
+
+def _why_no_workers(training: ScriptTraining, batch: Any) -> str | None:
+    if training.host is None:
+        return NO_LOADER
+    return None if training.host.num_workers else why_no_workers(training, batch)
+
+
+def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None) -> str | None:
+    """Return why the batch size has no effect, or cannot be another; may end the script."""
+    host, found = training.host, training.found
+    if host is None:
+        return f"{NO_LOADER}, {found.samples_per_step} samples a step"
+    if training.arguments.get("batch_sampler") is not None:
+        return f"the batch_sampler of {found.made_at} decides it"
+    if host.batch_size is None:
+        return f"the dataset of {found.made_at} yields whole batches"
+    size = training.batch_size
+    if size < 2:
+        return None
+    fixed = why_batch_is_fixed(training, batch, size, length)
+    if fixed is not None:
+        return fixed
+    smaller = next(iter(training.make_loader(batch_size=max(1, min(size, length or size) // 2)).host))
+    try:
+        training.step(smaller)
+    except Exception as error:
+        return f"the script fails on a batch of another size: {brief(error)}"
+    return None
+
+
+def _in_words(found: ScriptFacts) -> str:
+    if found.loader is None:
+        words = "the script's own loop; a step ends with an optimizer's update"
+    else:
+        words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
+    if found.batches_per_update > 1:
+        words += f", an update every {found.batches_per_update} batches"
+    if found.updates_per_step > 1:
+        words += f", {found.updates_per_step} updates of its optimizers"
+    return words

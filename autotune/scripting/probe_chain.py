@@ -1,0 +1,48 @@
+"""Whether a script's model can be recomputed in parts: its own step is run with and without, gradients compared."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from autotune.batches import clone
+from autotune.checkpointing import Chain, find_chain
+from autotune.measure.training import seed_all
+from autotune.scripting.training import ScriptTraining
+from autotune.trials.recomputing import find_recomputable
+
+
+def probe_chain(training: ScriptTraining, batch: Any) -> tuple[Chain | None, str | None]:
+    """Return the chain that can be recomputed, or why none can."""
+    models = training.driver.models.models
+    model = max(models, key=_chain_length, default=nn.Identity())
+    return find_recomputable(model, partial(_gradients, training, batch))
+
+
+def _chain_length(model: nn.Module) -> int:
+    chain = find_chain(model)
+    return 0 if chain is None else len(chain)
+
+
+def _gradients(training: ScriptTraining, batch: Any) -> dict[str, Tensor]:
+    """Return the gradients of one update of the script from the same state and random numbers each time."""
+    model = training.model
+    state = copy.deepcopy(model.state_dict())
+    found: dict[str, Tensor] = {}
+
+    def look(*_: Any) -> None:
+        if not found:
+            found.update({n: p.grad.detach().clone() for n, p in model.named_parameters() if p.grad is not None})
+
+    handles = [optimizer.register_step_pre_hook(look) for optimizer in training.optimizers]
+    for _ in range(training.found.batches_per_update + 1):
+        if not found:
+            seed_all(0)
+            training.step(clone(batch))
+    for handle in handles:
+        handle.remove()
+    model.load_state_dict(state)
+    return found
