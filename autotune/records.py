@@ -7,6 +7,8 @@ Format history
 from __future__ import annotations
 
 import enum
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +168,11 @@ class Source:
     pickle: str = ""
     unmodified: bool = False
     """the script has no workload: it runs as it is, as `__main__`"""
+
+    def run_command(self, config: str) -> str:
+        """Return the command that runs an unmodified script with a config file."""
+        words = ["autotune", "run", os.path.relpath(self.script), "--config", config]
+        return shlex.join([*words, *(["--", *self.arguments] if self.arguments else [])])
 
 
 @dataclass(frozen=True, kw_only=True)

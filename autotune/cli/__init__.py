@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from autotune.cli import explain, options, report, results, search, show, verify
+from autotune.cli import explain, inspect, options, report, results, run, search, show, verify
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 for command in (
     search.search,
+    run.run,
+    inspect.inspect,
     results.results,
     report.report,
     show.show,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune.config import Config, read_document
 from autotune.options import OPTIONS
+from autotune.records import Source
 from autotune.report.columns import OUTCOMES
 from autotune.report.figures import memory, percent, rounded
 from autotune.report.rows import Row
@@ -82,6 +83,6 @@ def emitted_notes(path: Path) -> list[str]:
     return [str(line) for line in lines] if isinstance(lines, list) else []
 
 
-def apply_line(path: Path) -> str:
-    """Return the line of Python that loads an emitted config."""
-    return f'config = autotune.Config.load("{path}")'
+def apply_line(path: Path, source: Source) -> str:
+    """Return what applies an emitted config: a line of Python, or the command that runs an unmodified script."""
+    return source.run_command(str(path)) if source.unmodified else f'config = autotune.Config.load("{path}")'

@@ -112,7 +112,7 @@ def _print_commands(console: Console, run: Run, path: Path, command: str) -> Non
     """Print what to do next; soft-wrapped, so that a command can be copied whole."""
     folder = shlex.quote(str(run.folder.path))
     lines = [
-        ("apply", apply_line(path)),
+        ("apply", apply_line(path, run.info.source)),
         ("or", command),
         ("see all", f"autotune results {folder}"),
     ]

@@ -217,6 +217,8 @@ class Driver:
         self._fetched_from.clear()
         if self.models.finding and self._updates_of_run >= SETTLE_AFTER:
             self.models.settle(self._changes)
+            for error in self.models.misfits().values():
+                raise error
         if self._enough is not None:
             if self._enough():
                 self._protocol.switch()

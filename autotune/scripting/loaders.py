@@ -22,6 +22,9 @@ SIGNATURE = inspect.signature(DataLoader.__init__)
 OF_BATCH_SAMPLER = ("batch_size", "shuffle", "sampler", "drop_last")
 """arguments that a DataLoader with a batch_sampler refuses"""
 
+ORDERED_BY = ("shuffle", "sampler", "batch_sampler")
+"""arguments that a loader of an evaluation rarely has"""
+
 Site = tuple[tuple[str, int], ...]
 
 
@@ -82,6 +85,8 @@ class LoaderHooks:
     plan: Plan
     training: int | None = None
     """number of the training loader; None: not known (yet), or none"""
+    guess: bool = False
+    """take the first loader that shuffles for the training loader"""
     ours: Callable[[], bool] = lambda: False
     """whether it is not the script that runs"""
     ask: Callable[[Batches], Any] | None = None
@@ -102,6 +107,8 @@ class LoaderHooks:
                 make(loader, *args, **kwargs)
                 return
             seen = SeenLoader(len(hooks.seen), _site(), given)
+            if hooks.guess and hooks.training is None and any(given.get(name) for name in ORDERED_BY):
+                hooks.training = seen.number
             training = hooks.is_training(seen)
             seen.reference = weakref.ref(loader)
             hooks.seen.append(seen)
@@ -133,7 +140,7 @@ class LoaderHooks:
             return True
         if self.training >= len(self.seen):
             return False
-        known = self.seen[self.training]
+        known = self.seen[self.training]  # some scripts make their loader anew for each epoch
         return seen.site == known.site and seen.arguments["dataset"] is known.arguments["dataset"]
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

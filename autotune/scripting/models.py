@@ -19,6 +19,10 @@ from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 
 
+class Autocast(torch.autocast):
+    """Autocast that is ours: told apart from the script's own."""
+
+
 class ModelHooks:
     """Finds the models that the script trains, and computes them as the plan says."""
 
@@ -44,18 +48,15 @@ class ModelHooks:
         return self._finding is not None
 
     def settle(self, changes: Changes) -> None:
-        """From now on look at the calls of the models that were found.
-
-        Raises:
-            WorkloadError: a part of the plan fits none of them.
-        """
+        """From now on look at the calls of the models that were found."""
         self.stop_finding()
         for kind in dict.fromkeys(type(model) for model in self.models):
             if "__call__" not in vars(kind) or not hasattr(vars(kind)["__call__"], "autotune"):
                 self._patch(kind, changes)
-        for index, error in self._refused.items():
-            if index not in self._applied:
-                raise error
+
+    def misfits(self) -> dict[int, WorkloadError]:
+        """Return the plan's model transforms that fit none of the models, by their index, and why."""
+        return {index: error for index, error in self._refused.items() if index not in self._applied}
 
     def stop_finding(self) -> None:
         if self._finding is not None:
@@ -107,7 +108,7 @@ class ModelHooks:
             return plain(module, *args, **kwargs)
         dtype = getattr(torch, self._plan.autocast_dtype)
         device = next((item.device.type for item in module.parameters()), "cpu")
-        with torch.autocast(device, dtype):
+        with Autocast(device, dtype):
             output = plain(module, *args, **kwargs)
         # the script's loss and metrics go on in the format that they were written for
         return map_tensors(output, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from autotune.scripting.changes import Changes
+from autotune.scripting.models import Autocast
 
 SWITCHES = {
     # attribute of torch.backends.cudnn -> (option, how the script says it)
@@ -31,6 +33,9 @@ class Settings:
     def __init__(self) -> None:
         self.own_autocast = False
         self.own_scaler = False
+        """whether it scales gradients"""
+        self.made_scaler = False
+        """whether it has made a gradient scaler that is switched on"""
         self.by_option: dict[str, str] = {}
         """options that the script sets itself, and how"""
 
@@ -39,13 +44,21 @@ class Settings:
         enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.scale
 
         def note_autocast(context: Any) -> Any:
-            self.own_autocast = True
+            self.own_autocast = self.own_autocast or not isinstance(context, Autocast)
             return enter(context)
 
         def note_scaler(scaler: Any, outputs: Any) -> Any:
             self.own_scaler = self.own_scaler or scaler.is_enabled()
             return scale(scaler, outputs)
 
+        make = torch.amp.GradScaler.__init__
+
+        @functools.wraps(make)
+        def note_made(scaler: Any, *args: Any, **kwargs: Any) -> None:
+            make(scaler, *args, **kwargs)
+            self.made_scaler = self.made_scaler or scaler.is_enabled()
+
+        changes.patch(torch.amp.GradScaler, "__init__", note_made)
         changes.patch(torch.autocast, "__enter__", note_autocast)
         changes.patch(torch.amp.GradScaler, "scale", note_scaler)
         for name, option in CALLS.items():

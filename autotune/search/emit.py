@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import shlex
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,7 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
 def _head(path: Path, source: Source) -> str:
     first = "# Made by autotune. Data only: loading it executes nothing.\n"
     if source.unmodified:
-        words = ["autotune", "run", Path(source.script).name, "--config", path.name]
-        return first + f"#   {shlex.join([*words, *(['--', *source.arguments] if source.arguments else [])])}\n"
+        return first + f"#   {source.run_command(os.path.relpath(path))}\n"
     return first + (f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n")
 
 

@@ -172,7 +172,9 @@ def _apply(evidence: Evidence, answer: Answer) -> Html:
     if not answer.path.exists():
         told = f"The search ended before it wrote {answer.path.name}; autotune search --resume goes on with it."
         return tag("p", told, class_="evidence")
-    python = f"{apply_line(answer.path)}\ntuned = autotune.Tuned(config)"
+    source = evidence.run.info.source
+    apply = apply_line(answer.path, source)
+    python = apply if source.unmodified else f"{apply}\ntuned = autotune.Tuned(config)"
     more = f"autotune results {_folder(evidence)}"
     return join(_command("Apply it", python), _command("See more", more) if answer.role == BEST else "")
 

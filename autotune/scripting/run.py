@@ -1,0 +1,159 @@
+"""`autotune run`: an unmodified script to its end, with a config applied from outside."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from autotune.config import Config
+from autotune.errors import WorkloadError
+from autotune.options import OPTIONS
+from autotune.plan import Plan, plan_for
+from autotune.scripting.carried import NO_LOADER, not_carried_out
+from autotune.scripting.changes import Changes
+from autotune.scripting.driver import SETTLE_AFTER
+from autotune.scripting.loaders import LoaderHooks, SeenLoader
+from autotune.scripting.main_module import end_of, run_as_main
+from autotune.scripting.models import ModelHooks
+from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.settings import Settings
+from autotune.workload.script import user_traceback
+
+NO_MODEL = "no nn.Module with trainable parameters was called"
+NO_OPTIMIZER = "no optimizer of torch's made a step"
+
+
+class AppliedConfig:
+    """A config on the script that runs in this process: applied as the script makes its objects, and accounted for.
+
+    Hooks on all modules and on the optimizers' steps stay for the first updates only.
+    """
+
+    def __init__(self, config: Config, training: int | None, tell: Callable[[AppliedConfig], None]) -> None:
+        """`training` is the number of the training loader; None: the first that shuffles. `tell` is called once."""
+        self.config, self.settings = config, Settings()
+        self.plan = plan_for(config)
+        self.applied: dict[str, str] = {}
+        """by option, to what"""
+        self.refused: dict[str, str] = {}
+        """by option, why not"""
+        self.loaders = LoaderHooks(self.plan, training=training, guess=training is None)
+        self.models = ModelHooks(self.plan, self._before_forward)
+        self.optimizers = OptimizerHooks(self.plan, self._updated, lambda: False)
+        self._tell, self._told = tell, False
+        self._changes, self._first = Changes(), Changes()
+        self._updates = 0
+
+    def __enter__(self) -> AppliedConfig:
+        self.settings.install(self._first)
+        for switch in self.plan.switches:
+            self._changes.add(switch())
+        self.settings.by_option.clear()  # so far it was our own switches
+        self.loaders.install(self._changes)
+        self.optimizers.install(self._changes)
+        self.models.find()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.models.stop_finding()
+        self._first.undo()
+        self._changes.undo()
+
+    def finish(self) -> None:
+        """The script has come to its end: say what was applied, where it was too short to say it before."""
+        self._settle()
+
+    def _before_forward(self, model: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.plan.scale_gradients and not self.settings.made_scaler:
+            self.plan.autocast_dtype = None  # gradients would vanish without a scaler
+
+    def _updated(self, number: int) -> None:
+        self._updates += 1
+        if self._updates >= SETTLE_AFTER:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Look no longer at what is there once and for all, and say what was applied."""
+        if self._told:
+            return
+        self._told = True
+        self.optimizers.stop_watching()
+        self.models.settle(self._changes)
+        self._first.undo()
+        self._account()
+        self._tell(self)
+
+    def _account(self) -> None:
+        decided = self.settings.refusals([], self.optimizers.optimizers)
+        missing = not_carried_out(has_loader=self._training() is not None, own_scaler=self.settings.made_scaler)
+        plain = Plan()
+        for name, value in self.config.items():
+            plan = plan_for({name: value})
+            changed = [item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)]
+            reasons = [missing[field] for field in changed if field in missing]
+            reasons += [reason for field in changed if (reason := self._why_not(field)) is not None]
+            reasons += [error.message for error in self._misfits(name)]
+            if changed and name in decided and name != "optimizer_impl":
+                reasons.append(decided[name])
+            if "autocast_dtype" in changed and self.settings.own_autocast:
+                reasons.append("the script enters torch.autocast itself, and its own holds there")
+            if reasons:
+                self.refused[name] = reasons[0]
+            elif changed:
+                self.applied[name] = "" if "loader" not in changed else self._where()
+
+    def _why_not(self, field: str) -> str | None:
+        """Return why a part of the plan had nothing to be applied to."""
+        if field in ("model_transforms", "tensor_transforms", "autocast_dtype") and not self.models.models:
+            return NO_MODEL
+        if field == "optimizer" and not self.optimizers.optimizers:
+            return NO_OPTIMIZER
+        return NO_LOADER if field == "loader" and self._training() is None else None
+
+    def _misfits(self, name: str) -> Iterator[WorkloadError]:
+        """Yield why the model transforms of an option fit no model; the plan has them in the options' order."""
+        found = self.models.misfits()
+        index = 0
+        for option in sorted(OPTIONS.values(), key=lambda option: option.order):
+            if option.name in self.config:
+                for _ in plan_for({option.name: self.config[option.name]}).model_transforms:
+                    if option.name == name and index in found:
+                        yield found[index]
+                    index += 1
+
+    def _training(self) -> SeenLoader | None:
+        return next((seen for seen in self.loaders.seen if self.loaders.is_training(seen)), None)
+
+    def _where(self) -> str:
+        seen = self._training()
+        return "" if seen is None else seen.made_at
+
+
+def run_script(script: Path, arguments: tuple[str, ...], applied: AppliedConfig) -> int:
+    """Run the script to its end and return its exit status; its own traceback goes to stderr where it fails."""
+    with applied:
+        try:
+            run_as_main(script, arguments, called=str(script))
+            applied.finish()
+        except SystemExit as error:
+            status, message = end_of(error)
+            if message:
+                print(message, file=sys.stderr)
+            if not status:
+                applied.finish()
+            return status
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception):
+                sys.stderr.write(user_traceback(error))
+            else:
+                traceback.print_exc()
+            return 1
+    return 0
