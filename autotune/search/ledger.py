@@ -14,6 +14,7 @@ from autotune.config import Config
 from autotune.errors import RunFolderError
 from autotune.options.space import Space
 from autotune.records import Outcome, TrialRecord
+from autotune.search.dashboard import annotate, annotate_study, constrain
 from autotune.search.observation import ATTRIBUTE, Observation
 from autotune.search.samplers.distributions import config_from, distributions, holds, parameters
 
@@ -43,6 +44,7 @@ class Ledger:
                     study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="minimize", load_if_exists=True
                 )
                 self.study.set_metric_names([METRIC])
+                annotate_study(self.study, space.baseline)
             except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
                 raise RunFolderError(f"cannot open the study at {storage}: {root_cause(error)}") from error
 
@@ -72,7 +74,8 @@ class Ledger:
             trial.set_user_attr("flags", list(record.measurement.flags))
             trial.set_user_attr("samples_per_s", round(record.measurement.samples_per_s, 3))
         trial.set_user_attr(ATTRIBUTE, seen.to_dict())
-        trial.set_constraint(CONSTRAINT, _violation(seen))
+        constrain(trial, CONSTRAINT, _violation(seen))
+        annotate(trial, record, seen, self._space.baseline)
         if record.outcome.measured and seen.sample_s is not None:
             self.study.tell(trial, seen.sample_s)
         elif record.outcome is Outcome.OUT_OF_MEMORY:
@@ -83,7 +86,7 @@ class Ledger:
     def tell_again(self, trial: optuna.Trial, config: Config, known: Observation) -> None:
         """Answer a proposal that was measured before with what is known: nothing runs, nothing is counted."""
         self.describe(trial, config, "duplicate")
-        trial.set_constraint(CONSTRAINT, _violation(known))
+        constrain(trial, CONSTRAINT, _violation(known))
         if known.sample_s is not None:
             self.study.tell(trial, known.sample_s)
         else:
