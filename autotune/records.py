@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.facts import ScriptFacts
+from autotune.numerics import Numerics, Task
 
 FORMAT = 1
 
@@ -194,7 +195,7 @@ class TrialSpec:
 
     number: int
     kind: str = "trial"
-    """"probe" or "trial" """
+    """"probe", "numerics" or "trial" """
     config: Mapping[str, Any]
     baseline: Mapping[str, Any]
     source: Source
@@ -215,6 +216,8 @@ class TrialSpec:
     """first run a few steps at this batch size and note their peak; None: do not"""
     script: ScriptFacts | None = None
     """how the script trains, where it runs as it is"""
+    numerics: Task | None = None
+    """for the numerics guard only"""
     seed: int = 0
     target: float = 0.03
     """relative half-width at which a window is long enough"""
@@ -245,6 +248,8 @@ class TrialRecord:
     failure: Failure | None = None
     facts: Mapping[str, Any] | None = None
     """what the probe found; for the probe only"""
+    numerics: Numerics | None = None
+    """what the numerics guard found; for its trials only"""
     gradient_names: tuple[str, ...] | None = None
     phases: Phases = field(default_factory=Phases)
     limits: Limits | None = None
@@ -255,7 +260,7 @@ class TrialRecord:
     """as the steering process saw it, from request to the last process gone"""
     versions: Mapping[str, str] = field(default_factory=dict)
     kind: str = "trial"
-    """"trial", "probe", "baseline", "replicate", "repeat", "verification" """
+    """"trial", "probe", "baseline", "replicate", "repeat", "verification", "numerics" """
 
 
 @dataclass(frozen=True, kw_only=True)

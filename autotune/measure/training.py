@@ -62,12 +62,21 @@ class Training:
         if self.workload.own_step and own is not None:
             loss = own(self.tuned, self.model, batch)
             return loss.detach() if isinstance(loss, Tensor) else None
+        loss = self.backward(batch)
+        self.update()
+        return loss
+
+    def backward(self, batch: Any) -> Tensor:
+        """Compute the gradients of one batch that is on the device; return its loss."""
         with self.tuned.autocast():
             loss = self.loss_step(self.model, batch)
         check_trains(loss)
         self.tuned.backward(loss)
-        self.tuned.step(self.optimizers, clip_norm=self.workload.clip_norm)
         return loss.detach()
+
+    def update(self) -> bool:
+        """Let the optimizers use the gradients; return whether an update happened."""
+        return self.tuned.step(self.optimizers, clip_norm=self.workload.clip_norm)
 
     def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
         """Return the training loader, over a part of the data or with another batch size where given."""

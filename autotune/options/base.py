@@ -125,6 +125,10 @@ class Option(ABC):
         """Return the expected effect of `value` against the default."""
         return Effect()
 
+    def roundoff(self, value: Value) -> float:
+        """Return the relative error of one rounding where the claim is `ROUNDED`; by default TF32's, of 10 bits."""
+        return 2.0**-11
+
     def refusal(self, value: Value, context: Context) -> str | None:
         """Return why this one value cannot run with this workload, or None."""
         return None

@@ -43,6 +43,9 @@ class Precision(Option):
         # half the bytes for activations, weights stay in fp32; small models lose to the casts, hence the spread
         return Effect(compute=-0.35, memory=-0.45, sd=0.3)
 
+    def roundoff(self, value: Value) -> float:
+        return 2.0**-8 if value == "bf16" else 2.0**-11
+
     def check(self, value: Value) -> str | None:
         return (
             None

@@ -20,10 +20,12 @@ from autotune.measure.protocol import Wanted, measure
 from autotune.measure.session import Session
 from autotune.measure.training import Training, seed_all
 from autotune.measure.validity import NonFinite
+from autotune.numerics import Numerics
 from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec
 from autotune.scripting.probe import probe_script
 from autotune.scripting.trial import measure_script
 from autotune.trials.folder import write_atomically
+from autotune.trials.numerics import check_numerics
 from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe
 from autotune.workload import Workload
@@ -117,7 +119,23 @@ def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict
     seconds["import_s"] = time.perf_counter() - at
     if spec.kind == "probe":
         return {"facts": asdict(probe(workload, spec, progress, seconds))}
+    if spec.kind == "numerics":
+        return {"numerics": _compare(workload, spec, progress)}
     return _measure(workload, spec, progress, seconds)
+
+
+def _compare(workload: Workload, spec: TrialSpec, progress: Progress) -> Numerics:
+    device = device_named(spec.device)
+    device.cap_memory(spec.limits.device_bytes)
+    return check_numerics(
+        workload,
+        Config(**spec.baseline),
+        Config(**spec.config),
+        device=spec.device,
+        seed=spec.seed,
+        task=spec.numerics,
+        progress=progress,
+    )
 
 
 def _measure(workload: Workload, spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict[str, Any]:
