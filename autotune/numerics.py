@@ -66,6 +66,19 @@ class Comparison:
     def passed(self) -> bool:
         return not self.reason
 
+    def figures(self) -> dict[str, Any]:
+        """Return the figures by name, rounded to what they say; those of the worst parameter with its name."""
+        found: dict[str, Any] = {"options": dict(self.options)}
+        for name in ("gradient_error", "cosine", "norm_ratio"):
+            figure = getattr(self, name)
+            if figure is not None:
+                found[name], found[f"{name}_of"] = _digits(figure.value), figure.parameter
+        for name in ("baseline_error", "allowed_error", "loss_difference"):
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = _digits(value)
+        return found | {"changed_parameters": self.changed, "skipped_steps": self.skipped_steps}
+
     @property
     def loss_difference_allowed(self) -> bool:
         return self.loss_difference is not None and self.loss_difference <= self.allowed_loss_difference
@@ -93,6 +106,24 @@ class Numerics:
     def demotes(self) -> bool:
         """Whether the config may not win."""
         return self.status is Status.FAILED
+
+    @property
+    def short(self) -> str:
+        """The status, with a reason where it needs one."""
+        return f"{self.status.value}: {self.reason}" if self.reason else self.status.value
+
+    def figures(self) -> dict[str, Any]:
+        """Return what the emitted file says: plain data, without what is unknown."""
+        found: dict[str, Any] = {"status": self.status.value}
+        if self.reason:
+            found["reason"] = self.reason
+        if self.comparisons:
+            found |= {"steps": self.steps, "parameters_with_gradient": self.with_gradient}
+        if self.reference:
+            found["exact_reference"] = self.reference
+        for comparison in self.comparisons:
+            found[comparison.claim] = comparison.figures()
+        return found | ({"notes": list(self.notes)} if self.notes else {})
 
     @property
     def sentence(self) -> str:
@@ -130,3 +161,7 @@ def _told(found: Comparison, reference: str) -> str:
             f"norm ratio {found.norm_ratio.value:.3f} at worst){skipped}"
         )
     return names
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.6g}")

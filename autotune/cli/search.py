@@ -137,7 +137,8 @@ def search(
         verdict=best.sentence,
         path=result.folder.best,
         same_batch=same_batch.config if same_batch else None,
-        same_batch_verdict=same_batch.sentence if same_batch else "",
+        same_batch_verdict=same_batch.told if same_batch else "",
+        numerics=best.numerics.sentence if best.numerics is not None else "",
     )
     print_report(folder, console)
     if result.interrupted:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,13 +41,13 @@ def verify(
 ) -> None:
     """Measure the baseline against a config in fresh processes, in ABBA order, and say what is proven.
 
+    First the numerics guard trains both on the same samples; the exit status is 1 where the config fails it.
     With --min-speedup it guards a repository: the exit status is 1 where the speed-up is not proven.
     """
     from rich.console import Console
 
     from autotune.cli.search import end_like_ctrl_c
     from autotune.config import Config, read_document
-    from autotune.documents import to_json
     from autotune.report.view import make_view
     from autotune.search.check import verify_config
     from autotune.search.finals import DESIGNS
@@ -86,12 +88,22 @@ def verify(
         if wait_idle is not None:
             runner = QuietRunner(runner, wait_idle, view.note)
         try:
-            found = verify_config(source, None if aa else candidate, folder, wishes, runner, view, how=how, locks=locks)
+            found, numerics = verify_config(
+                source, None if aa else candidate, folder, wishes, runner, view, how=how, locks=locks
+            )
         finally:
             view.finished()
             runner.close()
             locks.release()
-    typer.echo(to_json(found) if json else sentence(found))
+    if json:
+        document = asdict(found) | ({"numerics": asdict(numerics)} if numerics is not None else {})
+        typer.echo(dumps(document))
+    else:
+        typer.echo(sentence(found))
+        if numerics is not None:
+            typer.echo(numerics.sentence)
+    if numerics is not None and numerics.demotes:
+        raise typer.Exit(1)
     if min_speedup is not None and not found.reaches(min_speedup):
         typer.echo(f"a speed-up of {min_speedup:g}x is not proven", err=True)
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
-from autotune.options.base import Context, Inapplicable, Option, Value
+from autotune.options.base import Context, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import largest_batch
 from autotune.plan import Plan, plan_for
 
@@ -73,6 +73,13 @@ class Space:
         if needed is None:
             return False
         return values.get(needed, OPTIONS[needed].default) == OPTIONS[needed].default
+
+
+def touching_maths(baseline: Config, config: Config) -> dict[str, Value]:
+    """Return the values of `config` that differ from the baseline's and may move the numbers of a step."""
+    return {
+        name: value for name, value in config.difference(baseline).items() if OPTIONS[name].claim is not Maths.UNTOUCHED
+    }
 
 
 def make_space(

@@ -44,10 +44,10 @@ class PlainView:
     def trial_ended(self, record: TrialRecord, note: str = "") -> None:
         row = self._state.trial_ended(record)
         what = self._differs if self._label in ("", "trial", self._differs) else f"{self._label}: {self._differs}"
-        parts = [f"[{self._state.place()}] trial {record.number}, {what}: {result_text(row)}"]
+        parts = [f"[{self._state.place()}] trial {record.number}, {what}: {_result(record, row)}"]
         if row.flags:
             parts.append(f"flags: {' '.join(row.flags)}")
-        if note and note != self._label:
+        if note and note != self._label and record.numerics is None:
             parts.append(note)
         self._print("; ".join(parts))
 
@@ -64,6 +64,10 @@ class PlainView:
     def _print(self, text: str) -> None:
         for line in clean(text).splitlines():
             self._console.print(plain(line), soft_wrap=True, highlight=False)
+
+
+def _result(record: TrialRecord, row: Row) -> str:
+    return result_text(row) if record.numerics is None else record.numerics.short
 
 
 def result_text(row: Row) -> str:

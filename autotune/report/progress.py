@@ -42,6 +42,8 @@ class Progress:
         """trials of this stage that have ended"""
         self.windows = 0
         """of a verification that follows the stage's trials"""
+        self.checks = 0
+        """of the numerics guard"""
         self.ended = 0
         """of all stages"""
         self.timeout_s: float | None = None
@@ -52,6 +54,8 @@ class Progress:
         self.best: list[Row] = []
         """ranked rows, the best first"""
         self._searched = False
+        self._checked = False
+        """whether what ended last was a check"""
         self._records: list[TrialRecord] = []
         self._differs: dict[Config, str] = {}
         self._walls_s: list[float] = []
@@ -85,16 +89,22 @@ class Progress:
     def trial_ended(self, record: TrialRecord) -> Row:
         """Take a record; return its row, of this run alone."""
         self._searched = self._searched or record.kind not in NOT_SCREENING
-        if self._searched and record.kind == "verification":
+        self._checked = record.kind == "numerics"
+        if self._checked:
+            self.checks += 1
+        elif self._searched and record.kind == "verification":
             self.windows += 1
         else:
             self.done += record.kind != REPEAT  # the search makes as many trials as asked for all the same
         self.ended += 1
         self.current = None
-        self._walls_s.append(record.wall_s)
+        if not self._checked:
+            self._walls_s.append(record.wall_s)
         self._records.append(record)
         row = self._rows([record], screening=False)[0]
-        self.outcomes["over limit" if row.measured and row.fits is False else record.outcome.value] += 1
+        if not self._checked:
+            outcome = "over limit" if row.measured and row.fits is False else record.outcome.value
+            self.outcomes[outcome] += 1
         self.flags.update(row.flags)
         if record.kind not in NOT_SCREENING:
             ranked = [row for row in self._rows(self._records) if row.rank is not None]
@@ -109,7 +119,9 @@ class Progress:
         return self._clock() - self.began_s
 
     def place(self) -> str:
-        """Return how far the stage is: "7/24", or "window 3" of a verification whose length is open."""
+        """Return how far the stage is: "7/24", or "window 3" of a verification, "check 1" of the numerics guard."""
+        if self._checked:
+            return f"check {self.checks}"
         return f"window {self.windows}" if self.windows else f"{self.done}/{self.total}"
 
     def tally(self, total: str = "") -> str:

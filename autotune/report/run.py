@@ -13,7 +13,7 @@ from autotune.errors import RunFolderError
 from autotune.records import RunInfo, TrialRecord
 from autotune.trials.folder import RunFolder
 
-NOT_SCREENING = frozenset({"probe", "verification"})
+NOT_SCREENING = frozenset({"probe", "verification", "numerics"})
 """kinds of records that are no trial of the search"""
 
 

@@ -37,6 +37,7 @@ def print_summary(
     command: str = "",
     same_batch: Config | None = None,
     same_batch_verdict: str = "",
+    numerics: str = "",
 ) -> None:
     """Print the outcome of a search.
 
@@ -47,6 +48,7 @@ def print_summary(
         command: a command line that trains with it; empty: there is none to show.
         same_batch: the best config that keeps the baseline's batch size, where that is another one.
         same_batch_verdict: its own sentence of the verification.
+        numerics: what was checked of the best config's maths, in a sentence; empty: nothing, as for the baseline.
     """
     rows = rows_of_run(run)
     folder = shlex.quote(str(run.folder.path))
@@ -59,6 +61,8 @@ def print_summary(
     console.print(
         plain(verdict, "bold green") if verdict else plain(f"Not verified: run `autotune verify {folder}`", "bold")
     )
+    if numerics:
+        console.print(plain(numerics))
     after = row_of(rows, best)
     before = row_of(rows, run.baseline)
     console.print()

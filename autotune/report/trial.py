@@ -12,6 +12,7 @@ from autotune.records import Measurement, Peaks, TrialRecord
 from autotune.report.columns import OUTCOMES
 from autotune.report.figures import duration, memory, percent, rounded, significant
 from autotune.report.flags import explain, in_order
+from autotune.report.numerics import comparison_lines, numerics_lines
 from autotune.report.rows import data_share, differs_from, limit_bytes
 from autotune.report.run import Run
 from autotune.report.table import THROUGHPUT_ONLY
@@ -62,6 +63,11 @@ def print_trial(console: Console, run: Run, number: int) -> None:
         _print_lines(console, "a step is made of", _step_lines(found))
         _print_lines(console, "peak memory", _memory_lines(found, run))
         _print_lines(console, "flags", [(flag, explain(flag)) for flag in in_order(found.flags)])
+    if record.numerics is not None:
+        _print_lines(console, "numerics guard", list(numerics_lines(record.numerics)))
+        for comparison in record.numerics.comparisons:
+            title = f"claimed to be {comparison.claim}"
+            _print_lines(console, title, list(comparison_lines(comparison)))
     _print_lines(console, "phases", _phase_lines(record))
     if record.failure is not None:
         _print_failure(console, record)

@@ -8,10 +8,12 @@ import time
 from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.machine import versions
+from autotune.numerics import Numerics
 from autotune.options.space import Space
 from autotune.records import Source
 from autotune.search.events import Events
-from autotune.search.finals import DESIGNS, Windows
+from autotune.search.finals import DESIGNS, Windows, numbers_from
+from autotune.search.guard import Guard
 from autotune.search.setup import Wishes, prepare
 from autotune.search.specs import Specs
 from autotune.search.verification import Claim, Verification
@@ -33,8 +35,10 @@ def verify_config(
     *,
     how: str = "full",
     locks: DeviceLocks | None = None,
-) -> Claim:
+) -> tuple[Claim, Numerics | None]:
     """Measure the baseline and `config` in turn, in fresh processes, and return what may be said.
+
+    Beside the claim stands what the numerics guard says of the config; None for the self-test.
 
     Args:
         config: None is the self-test: the baseline against itself.
@@ -61,11 +65,14 @@ def verify_config(
     design = DESIGNS[how]
     events.begin(["the baseline against " + ("itself" if config is None else "the config")], 2 * design.looks[-1], None)
     deadline = math.inf if wishes.timeout_s is None else began + wishes.timeout_s
-    bench = Bench(Windows(Specs(prepared, wishes, folder), runner, events), deadline_s=deadline)
+    specs, numbers = Specs(prepared, wishes, folder), numbers_from(folder)
+    guard = Guard(specs, runner, events, numbers, deadline=deadline)
+    numerics = None if config is None else guard(candidate)
+    bench = Bench(Windows(specs, runner, events, numbers), deadline_s=deadline)
     found = claim(bench, baseline, candidate, design, alpha=design.alpha, seed=wishes.seed)
     result = Verification(design=design, choice=Choice(ranking=(), seed=wishes.seed), best=found, versions=versions())
     result.save(folder.verification)
-    return found
+    return found, numerics
 
 
 def _check_applies(config: Config, space: Space) -> None:

@@ -13,6 +13,7 @@ import tomli_w
 from autotune import __version__
 from autotune.config import Config
 from autotune.facts import Facts
+from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.records import Source
 from autotune.search.loop import Measured
@@ -30,6 +31,7 @@ def emit(
     *,
     gains: Mapping[str, str] | None = None,
     verified: Mapping[str, Any] | None = None,
+    numerics: Numerics | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Write the config file of one answer.
@@ -37,11 +39,13 @@ def emit(
     Args:
         gains: what each option gave, in words, by name: a comment on its line.
         verified: figures of the verification, where there was one.
+        numerics: what was checked of the config's maths; None: nothing, since it is the baseline.
     """
     parts = [
         _head(path, prepared.source),
         _options(chosen.config, baseline.config, gains or {}),
         _table("measured", _measured(chosen, baseline, prepared, verified)),
+        *([_table("numerics", numerics.figures())] if numerics is not None else []),
         _table("workload", _workload(prepared)),
         _table("machine", _machine(prepared)),
         _table("notes", {"lines": [*consequences(chosen.config, baseline.config, prepared.facts), *notes]}),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.config import Config
 from autotune.machine import versions
+from autotune.numerics import Numerics, Status
 from autotune.records import TrialRecord
 from autotune.search.events import Events
+from autotune.search.guard import Guard
 from autotune.search.loop import Measured, Search
 from autotune.search.specs import Specs
 from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify
@@ -35,10 +38,20 @@ class Answer:
     """None: not verified"""
     gains: Mapping[str, str]
     """what each option gives, in words"""
+    numerics: Numerics | None = None
+    """what the guard says of its maths; None: it is the baseline"""
 
     @property
     def sentence(self) -> str:
         return sentence(self.claim) if self.claim is not None else ""
+
+    @property
+    def told(self) -> str:
+        """The sentence, and what was checked of the maths where that is no plain pass."""
+        open_question = self.numerics is not None and self.numerics.status is Status.NOT_CHECKED
+        return "; ".join(
+            filter(None, (self.sentence, self.numerics.sentence if open_question and self.numerics else ""))
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return what the emitted file says of the verification."""
@@ -52,16 +65,20 @@ class Answer:
         return found
 
 
+def numbers_from(folder: RunFolder) -> Iterator[int]:
+    """Return numbers for the trials after the search that no record has yet."""
+    taken = [record.number for record in folder.records() if record.number >= FIRST_NUMBER]
+    return itertools.count(max(taken, default=FIRST_NUMBER - 1) + 1)
+
+
 class Windows:
     """Measures one window after the other, each in a fresh process and by a fixed plan."""
 
-    def __init__(self, specs: Specs, runner: Runner, events: Events) -> None:
-        self._specs, self._runner, self._events = specs, runner, events
-        taken = [record.number for record in specs.folder.records() if record.number >= FIRST_NUMBER]
-        self._next = max(taken, default=FIRST_NUMBER - 1) + 1
+    def __init__(self, specs: Specs, runner: Runner, events: Events, numbers: Iterator[int]) -> None:
+        self._specs, self._runner, self._events, self._numbers = specs, runner, events, numbers
 
     def __call__(self, config: Config, label: str) -> TrialRecord:
-        number, self._next = self._next, self._next + 1
+        number = next(self._numbers)
         spec = self._specs.make(number, config, kind="verification", fixed_blocks=WINDOW_BLOCKS)
         baseline = self._specs.prepared.space.baseline
         self._events.trial_started(number, label, config, config.difference(baseline))
@@ -81,19 +98,28 @@ def settle(
     seed: int,
     deadline: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
+    interrupted: bool = False,
 ) -> tuple[list[Answer], Verification | None]:
-    """Return the answers, the best config's first: verified where `how` is "full" or "quick"."""
+    """Return the answers, the best config's first: verified where `how` is "full" or "quick".
+
+    No config that fails the numerics guard is among them, verified or not; after an interruption nothing is checked.
+    """
     ranking = search.ranking()
     baseline = search.baseline
     keeps = _keeps_batch(baseline.config)
+    numbers = numbers_from(folder)
+    guard = Guard(search.specs, runner, events, numbers, deadline=deadline, clock=clock)
+    if interrupted:
+        guard.stop("the search was interrupted")
     if how == "none" or not baseline.usable:
-        best = [item.config for item in ranking[:1]]
-        keeping = [item.config for item in ranking if keeps(item.config)][:1]
-        return [Answer(config=config, gains={}) for config in dict.fromkeys([*best, *keeping])], None
-    measure = Windows(search.specs, runner, events)
+        order = [item.config for item in ranking]
+        best = [guard.first(order), guard.first([config for config in order if keeps(config)])]
+        distinct = dict.fromkeys(config for config in best if config is not None)
+        return [_answer(config, guard, baseline.config) for config in distinct], None
+    measure = Windows(search.specs, runner, events, numbers)
     window_s = _expected_window_s(baseline)
     seen = [item for measured in ranking for item in measured.seen]
-    chosen = finalists(seen, keeps, barred={baseline.config})
+    chosen = guard.passing(lambda failed: finalists(seen, keeps, barred={baseline.config, *failed}))
     if not chosen:
         return [Answer(config=baseline.config, gains={})], None
     found = verify(
@@ -112,7 +138,7 @@ def settle(
     for claim in found.claims():
         winner = Config(**claim.candidate)
         if claim.verdict is not Verdict.FASTER or how == "quick":
-            answers.append(Answer(config=_proven(claim, baseline.config), claim=claim, gains={}))
+            answers.append(_answer(_proven(claim, baseline.config), guard, baseline.config, claim=claim))
             continue
         why = attribute(
             measure,
@@ -128,10 +154,24 @@ def settle(
         )
         attributions.append(why)
         gains = {item.option: contribution(item).partition(": ")[2] for item in why.contributions}
-        answers.append(Answer(config=search.space.canonical(Config(**why.config)), claim=claim, gains=gains))
+        # the attribution leaves out what gives nothing: what is left must pass by itself
+        config = guard.first([search.space.canonical(Config(**why.config)), winner])
+        answers.append(_answer(config or winner, guard, baseline.config, claim=claim, gains=gains))
     found = replace(found, attributions=tuple(attributions), versions=versions())
     found.save(folder.verification)
     return answers or [Answer(config=baseline.config, gains={})], found
+
+
+def _answer(
+    config: Config,
+    guard: Guard,
+    baseline: Config,
+    *,
+    claim: Claim | None = None,
+    gains: Mapping[str, str] | None = None,
+) -> Answer:
+    numerics = None if config == baseline else guard(config)
+    return Answer(config=config, claim=claim, gains=gains or {}, numerics=numerics)
 
 
 def _proven(claim: Claim, baseline: Config) -> Config:

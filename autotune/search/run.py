@@ -161,7 +161,7 @@ def _search_and_settle(
         interrupted = True
         if not search.ranking():
             raise
-        answers, _ = settle(search, folder, runner, events, how="none", seed=wishes.seed)
+        answers, _ = settle(search, folder, runner, events, how="none", seed=wishes.seed, interrupted=True)
     _write_answers(folder, answers, search, prepared)
     return Result(folder=folder, prepared=prepared, search=search, answers=answers, interrupted=interrupted)
 
@@ -169,7 +169,15 @@ def _search_and_settle(
 def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, prepared: Prepared) -> None:
     for path, answer in zip((folder.best, folder.best_same_batch), answers, strict=False):
         chosen = search.measured.get(answer.config, Measured(answer.config))
-        emit(path, chosen, search.baseline, prepared, gains=answer.gains, verified=answer.figures())
+        emit(
+            path,
+            chosen,
+            search.baseline,
+            prepared,
+            gains=answer.gains,
+            verified=answer.figures(),
+            numerics=answer.numerics,
+        )
 
 
 def _objective(wishes: Wishes) -> Objective:

@@ -27,6 +27,7 @@ from autotune.measure.numerics.rules import (
 from autotune.measure.numerics.samples import Unchecked, take_batches
 from autotune.numerics import Comparison, Numerics, Status, Task, not_checked
 from autotune.options import OPTIONS, Maths
+from autotune.options.space import touching_maths
 from autotune.records import Outcome
 from autotune.trials.outcomes import classify_error, culprit
 from autotune.workload import Workload
@@ -54,7 +55,7 @@ def check_numerics(
     candidate's steps raise and the baseline's do not are failures.
     """
     task = task or Task()
-    changed = changes(baseline, candidate)
+    changed = touching_maths(baseline, candidate)
     if not changed:
         return Numerics(status=Status.UNTOUCHED)
     try:
@@ -65,15 +66,6 @@ def check_numerics(
         if classify_error(error).outcome is Outcome.OUT_OF_MEMORY:
             raise  # the trial's outcome says it
         return not_checked(f"the baseline's steps on the fixed batches raise {brief(culprit(error))}")
-
-
-def changes(baseline: Config, candidate: Config) -> dict[str, Any]:
-    """Return the values of `candidate` that differ from the baseline's and may move a step's numbers."""
-    return {
-        name: value
-        for name, value in candidate.difference(baseline).items()
-        if OPTIONS[name].claim is not Maths.UNTOUCHED
-    }
 
 
 class _Check:
