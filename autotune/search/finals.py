@@ -120,6 +120,8 @@ def settle(
     window_s = _expected_window_s(baseline)
     seen = [item for measured in ranking for item in measured.seen]
     chosen = guard.passing(lambda failed: finalists(seen, keeps, barred={baseline.config, *failed}))
+    # where none is left, the ones that failed, without what they fail by
+    chosen = chosen or guard.mended(finalists(seen, keeps, barred={baseline.config}))
     if not chosen:
         return [Answer(config=baseline.config, gains={})], None
     found = verify(

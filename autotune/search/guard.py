@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from autotune.config import Config
 from autotune.numerics import Numerics, Status, Task, not_checked
+from autotune.options import OPTIONS, Value
 from autotune.options.space import touching_maths
 from autotune.records import Outcome, TrialRecord
 from autotune.search.events import Events
@@ -64,6 +65,26 @@ class Guard:
             if not failed:
                 return list(chosen)
             barred |= failed
+
+    def mended(self, failed: Sequence[Config]) -> list[Config]:
+        """Return `failed` with what they fail by set back to the baseline's; those that pass so, each once.
+
+        They were never measured: only for a verification, which measures them.
+        """
+        space = self._specs.prepared.space
+        found = dict.fromkeys(space.canonical(config.replace(**self._set_back(config))) for config in failed)
+        return [
+            config
+            for config in found
+            if config != space.baseline and space.legal(config) is None and not self(config).demotes
+        ]
+
+    def _set_back(self, config: Config) -> dict[str, Value]:
+        claim = next((found.claim for found in self(config).comparisons if not found.passed), None)
+        changed = touching_maths(self._baseline, config)
+        return {
+            name: self._baseline.value(name) for name in changed if claim is None or OPTIONS[name].claim.value == claim
+        }
 
     @property
     def _baseline(self) -> Config:

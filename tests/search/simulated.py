@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.documents import read_record, to_json
 from autotune.facts import Facts
+from autotune.numerics import Numerics, Status
 from autotune.records import (
     Block,
     Failure,
@@ -91,15 +92,16 @@ class SimulatedRunner:
         seconds: Callable[[Mapping[str, Any]], float] = seconds_per_sample,
         host_bytes: Callable[[Mapping[str, Any]], int] = lambda config: (100 + config["batch_size"]) * MIB,
         rule: Callable[[TrialSpec], Outcome | BaseException | None] = lambda spec: None,
+        maths: Callable[[TrialSpec], Numerics | Outcome] = lambda spec: Numerics(status=Status.PASSED),
     ) -> None:
         self.facts, self.noise, self.host_bytes, self.rule = facts, noise, host_bytes, rule
-        self.seconds = seconds
+        self.seconds, self.maths = seconds, maths
         self.asked: list[TrialSpec] = []
 
     @property
     def configs(self) -> list[dict[str, Any]]:
-        """Of the search's trials, verification windows apart."""
-        return [dict(spec.config) for spec in self.asked if spec.kind != "verification"]
+        """Of the search's trials; verification windows and numerics checks apart."""
+        return [dict(spec.config) for spec in self.asked if spec.kind not in ("verification", "numerics")]
 
     def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
         if spec.kind == "probe":
@@ -118,6 +120,11 @@ class SimulatedRunner:
     def _answer(self, spec: TrialSpec) -> TrialRecord:
         common: dict[str, Any] = {"number": spec.number, "kind": spec.kind, "config": spec.config, "wall_s": 5.0}
         ruled = self.rule(spec)
+        if spec.kind == "numerics" and ruled is None:
+            answer = self.maths(spec)
+            if isinstance(answer, Numerics):
+                return TrialRecord(**common, outcome=Outcome.OK, numerics=answer)
+            ruled = answer
         if isinstance(ruled, BaseException):
             raise ruled
         host = self.host_bytes(spec.config)

@@ -282,6 +282,7 @@ def test_a_verified_search_claims_and_says_what_each_option_gives(search: Harnes
         "replicate",
         "trial",
         "verification",
+        "numerics",
     }
 
 
