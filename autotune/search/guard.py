@@ -37,6 +37,8 @@ class Guard:
         self._deadline, self._clock = deadline, clock
         self._known: dict[Config, Numerics] = {}
         self._stopped = ""
+        if specs.prepared.source.unmodified:
+            self.stop("the script runs as it is, so that its step cannot be repeated on the same samples")
 
     def stop(self, reason: str) -> None:
         """Start no trial from now on, for that reason."""
