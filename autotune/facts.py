@@ -86,6 +86,8 @@ class Facts:
     # the step
     step: str = ""
     """how the loss is found, in words"""
+    loss_reduction: str = ""
+    """over the samples of a batch: "mean", "sum" or "other" (over tokens, perhaps); empty: not known"""
     own_step: bool = False
     """the training step does its own backward and optimizer steps"""
     uses_tuned_autocast: bool = True

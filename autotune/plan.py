@@ -31,6 +31,8 @@ class Plan:
     switches: list[Switch] = field(default_factory=list)
     non_blocking: bool = False
     """copy batches to the device without waiting"""
+    accumulation: int = 1
+    """batches whose gradients make one update"""
     autocast_dtype: str | None = None
     """the torch dtype's name; None: no autocast"""
     scale_gradients: bool = False

@@ -283,6 +283,8 @@ class RunInfo:
     """canonical config of what the user runs today"""
     max_batch: int | None = None
     batch_step: int = 8
+    effective_batch: int | None = None
+    """samples per optimizer step that every config was to have; None: they were free"""
     limits: Limits
     asked_limits: Mapping[str, Any] = field(default_factory=dict)
     """those that the user named, by name; the others follow from what is free when a search begins"""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from autotune.accumulating import Accumulation, counter_for, with_ends
 from autotune.batches import move
 from autotune.config import Config
 from autotune.device import device_named
@@ -27,14 +28,29 @@ class TunedLoader:
     Everything that the loader itself has (`dataset`, `sampler`, ...) is there too.
     """
 
-    def __init__(self, host: Iterable[Any], place: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        host: Iterable[Any],
+        place: Callable[[Any], Any],
+        begin: Callable[[int, bool], None] | None = None,
+        batch_size: int = 1,
+    ) -> None:
         self.host = host
         """the loader whose batches still lie in host memory"""
         self.place = place
         """moves one batch to the device"""
+        self._begin = begin
+        """told of each batch how many samples it has, and whether it is the last; None: nobody needs to know"""
+        self._batch_size = batch_size
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.host:
+        if self._begin is None:
+            for batch in self.host:
+                yield self.place(batch)
+            return
+        count = counter_for(self.host, self._batch_size)
+        for index, (batch, last) in enumerate(with_ends(self.host)):
+            self._begin(count(batch, index), last)
             yield self.place(batch)
 
     def __len__(self) -> int:
@@ -60,6 +76,8 @@ class Tuned:
                 loss = criterion(model(inputs), target)
             tuned.backward(loss)
             tuned.step(optimizer)
+
+    Where the config accumulates gradients, `tuned.step` updates after so many batches, and at the end of an epoch.
     """
 
     def __init__(self, config: Config | None = None, *, device: str = "", checkpoint_blocks: str | None = None) -> None:
@@ -85,6 +103,7 @@ class Tuned:
         self._scaler: torch.amp.GradScaler | None = None
         if self._plan.scale_gradients:
             self._scaler = torch.amp.GradScaler(self._device.type)
+        self._accumulation = Accumulation(self._plan.accumulation) if self._plan.accumulation > 1 else None
         self._restore = [switch() for switch in self._plan.switches]
 
     @property
@@ -121,7 +140,17 @@ class Tuned:
 
     def batches(self, loader: Iterable[Any]) -> TunedLoader:
         """Return the batches of a loader of your own, on the device."""
-        return TunedLoader(loader, self.place)
+        return TunedLoader(
+            loader,
+            self.place,
+            None if self._accumulation is None else self.begin_batch,
+            int(self.config.value("batch_size")),
+        )
+
+    def begin_batch(self, samples: int, last: bool = False) -> None:
+        """Say how many samples the next batch has and whether it ends an epoch, where no loader made here does."""
+        if self._accumulation is not None:
+            self._accumulation.begin(samples, last)
 
     def place(self, batch: Any) -> Any:
         """Return one batch on the device, laid out and transformed."""
@@ -141,19 +170,39 @@ class Tuned:
         return torch.autocast(self._device.type, getattr(torch, self._plan.autocast_dtype))
 
     def backward(self, loss: Tensor) -> None:
-        """Compute gradients of the loss, scaled where the precision needs it."""
+        """Compute gradients of the loss, a mean over samples: scaled where the precision needs it, weighed by its
+        share of the update where several batches make one.
+        """
+        if self._accumulation is not None:
+            loss = loss * self._accumulation.share()
         if self._scaler is not None:
             loss = self._scaler.scale(loss)
         loss.backward()
 
     def step(self, optimizers: Optimizer | Sequence[Optimizer], clip_norm: float | None = None) -> bool:
-        """Clip, update and zero the gradients; return whether an update happened.
+        """Clip, update and zero the gradients, where an update is due; return whether one happened.
 
         Args:
             optimizers: all that share the last backward pass.
             clip_norm: largest norm of each optimizer's gradients; None leaves them.
         """
         group = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+        if self._accumulation is not None:
+            if not self._accumulation.add(group):
+                return False
+            self._accumulation.close(group)
+        return self._update(group, clip_norm)
+
+    def finish(self, optimizers: Optimizer | Sequence[Optimizer], clip_norm: float | None = None) -> bool:
+        """Update with the batches left over at the end of an epoch, where no loader made here ends it.
+
+        Returns False where no batch is left over, or the update was skipped.
+        """
+        group = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+        left = self._accumulation is not None and self._accumulation.close(group)
+        return left and self._update(group, clip_norm)
+
+    def _update(self, group: Sequence[Optimizer], clip_norm: float | None) -> bool:
         self._updated = self._scaler is None
         for optimizer in group:
             if clip_norm is not None:

@@ -45,6 +45,19 @@ MaxBatch = Annotated[
 BatchStep = Annotated[
     int, typer.Option("--batch-step", min=1, help="Batch sizes are multiples of this.", rich_help_panel=SPACE)
 ]
+EffectiveBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--effective-batch",
+        min=1,
+        help="Samples per optimizer step: batch size x accumulation, both searched.",
+        rich_help_panel=SPACE,
+        show_default=False,
+    ),
+]
+KeepBatch = Annotated[
+    bool, typer.Option("--keep-batch", help="Keep the baseline's batch size: one answer.", rich_help_panel=SPACE)
+]
 
 MemoryLimit = Annotated[
     str | None, _text("--memory-limit", "Memory of the device that a trial may use: 20GiB.", LIMITS)

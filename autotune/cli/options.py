@@ -27,6 +27,8 @@ def options(
     exclude: flags.Exclude = None,
     max_batch: flags.MaxBatch = None,
     batch_step: flags.BatchStep = 8,
+    effective_batch: flags.EffectiveBatch = None,
+    keep_batch: flags.KeepBatch = False,
 ) -> None:
     """List every option with its choices on this workload and machine, or why it does not apply."""
     from rich.console import Console
@@ -55,6 +57,8 @@ def options(
         excluded=parse_names(exclude or ()),
         max_batch=max_batch,
         batch_step=batch_step,
+        effective_batch=effective_batch,
+        keep_batch=keep_batch,
     )
     check_script(source)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from torch.utils.data import Subset
 
 from autotune.batches import clone
 from autotune.measure.session import Session
+from autotune.measure.stream import Fetched
 from autotune.records import Peaks
 
 CACHED_BATCHES = 4
@@ -29,17 +31,24 @@ def cached_compute(session: Session) -> float:
         # the workers fill the queue meanwhile: about as long as they need for it at their own pace
         pace_s = session.loader_s or max((wait for _, wait in session.recent), default=0.0)
         time.sleep(min(MAX_IDLE_S, 0.1 + pace_s * session.queue))
+    # so many that each measured stretch holds whole updates
+    passes = math.lcm(CACHED_BATCHES, session.accumulation) // CACHED_BATCHES
     times: list[float] = []
-    while len(times) < CACHED_BLOCKS and (sum(times) * CACHED_BATCHES < CACHED_S or len(times) < 2):
-        copies = [clone(fetched.batch) for fetched in cached]  # a step may change its batch in place
-        session.device.synchronize()
-        at = session.clock()
-        for batch in copies:
-            session.training.step(session.training.loader.place(batch))
-        session.device.synchronize()
-        times.append((session.clock() - at) / CACHED_BATCHES)
+    while len(times) < CACHED_BLOCKS and (sum(times) * passes * CACHED_BATCHES < CACHED_S or len(times) < 2):
+        times.append(sum(_pass(session, cached) for _ in range(passes)) / (passes * CACHED_BATCHES))
     session.seconds["cached_s"] = session.clock() - began
     return sorted(times)[len(times) // 2]
+
+
+def _pass(session: Session, cached: list[Fetched]) -> float:
+    """Return the seconds of a step on each of the batches."""
+    copies = [clone(fetched.batch) for fetched in cached]  # a step may change its batch in place
+    session.device.synchronize()
+    at = session.clock()
+    for batch, fetched in zip(copies, cached, strict=True):
+        session.training.step(session.training.loader.place(batch), fetched.samples)
+    session.device.synchronize()
+    return session.clock() - at
 
 
 def memory_peaks(session: Session, host_peak: int, pss_before: int) -> tuple[Peaks, Peaks]:
@@ -91,6 +100,7 @@ def small_batch_peak(session: Session, batch_size: int) -> Peaks | None:
     loader = training.make_loader(Subset(training.dataset, range(count)), batch_size=batch_size)
     for batch in loader.host:
         training.step(loader.place(batch))
+        training.end_epoch()  # an update for each, or the optimizer's state would be missing
     session.device.synchronize()
     found = session.device.peaks()
     peak = Peaks(host=session.host_memory.steady_peak(), allocated=found.allocated, reserved=found.reserved)

@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader, IterableDataset
 from autotune.batches import shapes, tensors
 from autotune.device import Device
 from autotune.measure.memory import HostMemory
-from autotune.measure.stream import Fetched, SampleCounter, Stream
+from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
 from autotune.records import Limits
+from autotune.samples import SampleCounter
 
 RECENT_STEPS = 5
 KEPT_LOSSES = 8
@@ -53,6 +54,7 @@ class Session:
     def __post_init__(self) -> None:
         config = self.training.config
         self.workers = int(config.value("num_workers"))
+        self.accumulation = int(config.value("accumulation"))
         self.queue = self.workers * int(config.value("prefetch_factor"))
         self.host_memory = HostMemory()
         self.stream = self.open_stream(self.training.loader.host, self.dataset_length)
@@ -89,7 +91,9 @@ class Session:
 
     def step(self, fetched: Fetched) -> None:
         """Train on a batch; keeps the first losses and the last one."""
-        loss = self.training.step(self.training.loader.place(fetched.batch))
+        if fetched.boundary_s is not None:
+            self.training.end_epoch()
+        loss = self.training.step(self.training.loader.place(fetched.batch), fetched.samples)
         if loss is not None:
             if len(self.losses) > KEPT_LOSSES:
                 self.losses.pop()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.batches import tensors
 from autotune.errors import WorkloadError
+from autotune.samples import SampleCounter
 
 
 @dataclass(frozen=True)
@@ -19,55 +19,6 @@ class Fetched:
     wait_s: float
     boundary_s: float | None
     """seconds of an epoch's restart until this batch, where one came before it"""
-
-
-class SampleCounter:
-    """Counts samples by what was asked for, never by the first dimension of an arbitrary tensor.
-
-    The last batch of an epoch is smaller where the length is known. Where it is not, tensors whose first dimension
-    was the batch size in the first batch are trusted to follow it.
-    """
-
-    def __init__(
-        self,
-        batch_size: int,
-        *,
-        dataset_length: int | None,
-        steps_per_epoch: int | None,
-        drop_last: bool,
-        fixed: bool,
-        count: Callable[[Any], int] | None,
-    ) -> None:
-        self.batch_size = batch_size
-        self._count = count
-        self._fixed = fixed
-        self._last_index = None if steps_per_epoch is None else steps_per_epoch - 1
-        self._last_size = batch_size
-        if dataset_length is not None and not drop_last and dataset_length % batch_size:
-            self._last_size = dataset_length % batch_size
-        self._follow = dataset_length is None and not fixed
-        self._leaves: list[int] = []
-
-    def __call__(self, batch: Any, index: int) -> int:
-        """Return the samples in the batch at `index` of its epoch."""
-        if self._count is not None:
-            return int(self._count(batch))
-        if self._fixed:
-            return self.batch_size
-        if self._follow:
-            return self._follow_leaves(batch)
-        return self._last_size if index == self._last_index else self.batch_size
-
-    def _follow_leaves(self, batch: Any) -> int:
-        sizes = [tensor.size(0) if tensor.dim() else 0 for tensor in tensors(batch)]
-        if not self._leaves:
-            self._leaves = [index for index, size in enumerate(sizes) if size == self.batch_size]
-            # all of the data do not fill one batch; in a list of images there are more tensors than channels
-            if len(set(sizes)) == 1 and len(sizes) <= sizes[0] < self.batch_size:
-                return sizes[0]
-            return self.batch_size
-        followed = {sizes[index] for index in self._leaves if index < len(sizes)}
-        return followed.pop() if len(followed) == 1 and max(followed) < self.batch_size else self.batch_size
 
 
 class Stream:

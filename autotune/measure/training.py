@@ -56,18 +56,22 @@ class Training:
         self.optimizers = self.build_optimizers(self.tuned)
         self.tuned.batch_transform = workload.batch_transform
 
-    def step(self, batch: Any) -> Tensor | None:
-        """Train on one batch that is on the device; return its loss, still on the device."""
+    def step(self, batch: Any, samples: int | None = None) -> Tensor | None:
+        """Train on one batch that is on the device; return its loss, still on the device.
+
+        `samples` are in the batch; None: as many as the batch size says.
+        """
         own = self.workload.training_step
         if self.workload.own_step and own is not None:
             loss = own(self.tuned, self.model, batch)
             return loss.detach() if isinstance(loss, Tensor) else None
-        loss = self.backward(batch)
+        loss = self.backward(batch, samples)
         self.update()
         return loss
 
-    def backward(self, batch: Any) -> Tensor:
+    def backward(self, batch: Any, samples: int | None = None) -> Tensor:
         """Compute the gradients of one batch that is on the device; return its loss."""
+        self.tuned.begin_batch(self.batch_size if samples is None else samples)
         with self.tuned.autocast():
             loss = self.loss_step(self.model, batch)
         check_trains(loss)
@@ -77,6 +81,11 @@ class Training:
     def update(self) -> bool:
         """Let the optimizers use the gradients; return whether an update happened."""
         return self.tuned.step(self.optimizers, clip_norm=self.workload.clip_norm)
+
+    def end_epoch(self) -> None:
+        """Make the update of the batches that are left over, where several make one."""
+        if not self.workload.own_step:
+            self.tuned.finish(self.optimizers, clip_norm=self.workload.clip_norm)
 
     def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
         """Return the training loader, over a part of the data or with another batch size where given."""

@@ -53,7 +53,7 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
 
 
 def _warm(session: Session, steps: int, effective: int, elapsed_s: float) -> bool:
-    if steps >= MAX_STEPS and elapsed_s >= session.device.min_warmup_s:
+    if steps >= MAX_STEPS * session.accumulation and elapsed_s >= session.device.min_warmup_s:
         return True
     if effective < MIN_EFFECTIVE_UPDATES:
         return False
@@ -71,7 +71,7 @@ def _step_on_partial_batch(session: Session) -> None:
         return
     loader = training.make_loader(Subset(training.dataset, range(rest)), batch_size=rest)
     for batch in loader.host:
-        training.step(loader.place(batch))
+        training.step(loader.place(batch), rest)
     session.device.synchronize()
 
 

@@ -27,7 +27,7 @@ class BlockPlan:
     """How the window is cut."""
 
     steps: int
-    """in a block: a multiple of the workers, since batches come in bursts of so many"""
+    """in a block: a multiple of the workers, since batches come in bursts of so many, and of an update's batches"""
     whole_epochs: bool
     """blocks are whole epochs, restarts included, since an epoch is too short to cut"""
     budget_s: float
@@ -38,7 +38,7 @@ def plan_blocks(session: Session) -> BlockPlan:
     recent = session.recent
     step_s = max(sum(took for took, _ in recent) / max(1, len(recent)), 1e-6)
     wait_s = sum(wait for _, wait in recent) / max(1, len(recent))
-    burst = max(session.workers, 1)
+    burst = math.lcm(max(session.workers, 1), session.accumulation)
     budget_s = session.limits.budget_s
     steps = burst * math.ceil(session.device.min_block_s / (burst * step_s))
     needed_s = BLOCKS_IN_BUDGET * burst * step_s
@@ -47,7 +47,7 @@ def plan_blocks(session: Session) -> BlockPlan:
         budget_s = min(needed_s, session.limits.budget_max_s)
         if needed_s > session.limits.budget_max_s:
             if wait_s < FEW_BLOCKS_WAIT * step_s:
-                steps = 1
+                steps = session.accumulation
             else:
                 session.flag("few_blocks")
     return _within_epoch(session, BlockPlan(steps, False, budget_s), step_s)

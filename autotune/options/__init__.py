@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 
 from autotune.errors import ConfigError
+from autotune.options.accumulation import Accumulation
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import BatchSize
 from autotune.options.channels_last import ChannelsLast
@@ -24,6 +25,7 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         BatchSize(),
+        Accumulation(),
         Precision(),
         NumWorkers(),
         PrefetchFactor(),

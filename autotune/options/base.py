@@ -59,6 +59,8 @@ class Context:
     """what the user runs today, by option name"""
     max_batch: int | None = None
     batch_step: int = 8
+    effective_batch: int | None = None
+    """samples per optimizer step that the user wants kept; None: batch sizes are free"""
     allowed: frozenset[str] = frozenset()
     """opt-in options that the user asked for"""
 
@@ -116,6 +118,14 @@ class Option(ABC):
     @abstractmethod
     def snippet(self, value: Value) -> str:
         """Return the plain PyTorch lines that do the same."""
+
+    def decided_by(self, context: Context) -> str | None:
+        """Return the option whose value decides this one's here, or None where it is chosen by itself."""
+        return None
+
+    def decide(self, value: Value, context: Context) -> Value:
+        """Return the value of this option that follows from `value` of the one that decides it."""
+        return self.default
 
     def expert(self, context: Context) -> Value:
         """Return what an experienced engineer would set first."""

@@ -29,13 +29,16 @@ class BatchSize(Option):
         if top < step:
             reason = f"{top} samples at most, and sizes are multiples of {step}; --batch-step 1 allows others"
             return Inapplicable(reason, keep=True)
-        sizes = [size for size in ladder(step, top) if self.refusal(size, context) is None]
+        grid = range(step, top + 1, step) if context.effective_batch else ladder(step, top)
+        sizes = [size for size in grid if self.refusal(size, context) is None]
         if not sizes:
             return Inapplicable("every size leaves a last batch of one sample, which BatchNorm refuses", keep=True)
         return sizes
 
     def refusal(self, value: Value, context: Context) -> str | None:
         facts, size = context.facts, int(value)
+        if context.effective_batch and context.effective_batch % size:
+            return f"does not divide the {context.effective_batch} samples of an optimizer step"
         if facts.dataset_length is None or facts.fixed_batch:
             return None
         if size > facts.dataset_length:
@@ -45,7 +48,11 @@ class BatchSize(Option):
         return None
 
     def expert(self, context: Context) -> Value:
-        return context.baseline.get(self.name, self.default)
+        today = context.baseline.get(self.name, self.default)
+        found = self.choices(context)
+        if context.effective_batch is None or isinstance(found, Inapplicable):
+            return today
+        return max((size for size in found if int(size) <= int(today)), default=found[0])
 
     def prior(self, value: Value, context: Context) -> Effect:
         # Larger batches fill the machine better and spread the fixed cost of a step, with falling returns:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from autotune.config import Config
 from autotune.errors import UsageError
@@ -31,12 +32,26 @@ class Space:
     def options(self) -> list[Option]:
         return [OPTIONS[name] for name in self.choices]
 
+    @cached_property
+    def decided(self) -> dict[str, str]:
+        """Options that are no choice of their own, each with the one whose value decides it."""
+        found: dict[str, str] = {}
+        for name, option in OPTIONS.items():
+            by = option.decided_by(self.context)
+            if by is not None and by in self.choices and name not in {*self.choices, *self.reasons}:
+                found[name] = by
+        return found
+
     def canonical(self, config: Config) -> Config:
         """Return the one config that stands for all that measure the same as `config` here.
 
         Options of the space that `config` does not set take the baseline's value; inert ones are left out.
         """
         values = {name: config[name] if name in config else self.baseline.value(name) for name in self.choices}
+        for name, by in self.decided.items():
+            today = all(config.get(part) == self.baseline.get(part) for part in (name, by))
+            # the baseline's may lie beside what is decided here, as its batch size may beside the choices
+            values[name] = self.baseline[name] if today else OPTIONS[name].decide(values[by], self.context)
         return Config(**{name: value for name, value in values.items() if not self._inert(name, values)})
 
     def legal(self, config: Config) -> str | None:
@@ -112,6 +127,9 @@ def make_space(
                 choices[name] = (today,)
             if (name in fixed and fixed[name] != today) or name in restricted:
                 raise UsageError(f"{name} does not apply here: {found.reason}")
+        elif (by := option.decided_by(context)) is not None:
+            if name in named:
+                raise UsageError(f"{name} follows from {by} here", hint=f"Fix or restrict {by} instead.")
         elif name in fixed:
             choices[name] = (_checked(option, fixed[name], context),)
         elif name in restricted:
@@ -122,7 +140,8 @@ def make_space(
         else:
             choices[name] = tuple(_with_today(option, found, today, context))
     # what the user runs today, whatever the search was restricted to: it may lie beside the choices
-    baseline = Config(**{name: context.baseline.get(name, OPTIONS[name].default) for name in choices})
+    names = [*choices, *Space(context, choices, reasons, Config()).decided]
+    baseline = Config(**{name: context.baseline.get(name, OPTIONS[name].default) for name in names})
     return Space(context, choices, reasons, Space(context, choices, reasons, baseline).canonical(baseline))
 
 

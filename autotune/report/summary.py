@@ -46,7 +46,7 @@ def print_summary(
         verdict: the sentence of a verification; empty: there was none.
         path: of the emitted config; None: best.toml of the run folder.
         command: a command line that trains with it; empty: there is none to show.
-        same_batch: the best config that keeps the baseline's batch size, where that is another one.
+        same_batch: the best config that keeps the baseline's samples per optimizer step, where that is another one.
         same_batch_verdict: its own sentence of the verification.
         numerics: what was checked of the best config's maths, in a sentence; empty: nothing, as for the baseline.
     """
@@ -83,7 +83,7 @@ def print_summary(
         console.print(plain(line))
     if same_batch is not None and same_batch != best:
         differs = values_text(differs_from(same_batch, run.baseline)) or "the baseline itself"
-        console.print(plain(f"Best with the baseline's batch size: {differs}", "bold"))
+        console.print(plain(f"Best with the baseline's samples per optimizer step: {differs}", "bold"))
         console.print(plain(f"  {same_batch_verdict or 'not verified'}; {run.folder.best_same_batch}"))
     console.print(plain(f"{THROUGHPUT_ONLY} {machine_line(run.info)}.", "dim"))
     _print_commands(console, run, path, command)

@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset
 from autotune.config import Config
 from autotune.errors import WorkloadError
 from autotune.measure.session import Session
-from autotune.measure.stream import Fetched, SampleCounter, Stream
+from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
+from autotune.samples import SampleCounter
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import planned_arguments
 from autotune.scripting.models import parameters_of
@@ -51,7 +52,7 @@ class ScriptTraining(Training):
             collate_fn=self.arguments.get("collate_fn"),
         )
 
-    def step(self, batch: Any) -> Tensor | None:
+    def step(self, batch: Any, samples: int | None = None) -> Tensor | None:
         """Let the script go through its loop once, on this batch."""
         self.driver.loss = None
         self.driver.feed(batch)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 
 from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.machine import versions
 from autotune.numerics import Numerics
+from autotune.options.accumulation import samples_per_update
 from autotune.options.space import Space
 from autotune.records import Source
 from autotune.search.events import Events
@@ -52,6 +54,8 @@ def verify_config(
     if locks is not None:
         locks.take(wishes.device)
     began = time.monotonic()  # the wait for the device is not counted
+    if config is not None and config.value("accumulation") != 1:
+        wishes = replace(wishes, effective_batch=samples_per_update(config), batch_step=1)
     prepared = prepare(source, wishes, runner, folder, events.progress, locks)
     baseline = prepared.space.baseline
     candidate = baseline if config is None else prepared.space.canonical(config)
@@ -76,7 +80,8 @@ def verify_config(
 
 
 def _check_applies(config: Config, space: Space) -> None:
-    extra = [name for name in config if name not in space.choices and config[name] != Config().value(name)]
+    known = {*space.choices, *space.decided}
+    extra = [name for name in config if name not in known and config[name] != Config().value(name)]
     if extra:
         why = "; ".join(f"{name}: {space.reasons.get(name, 'not here')}" for name in extra)
         raise UsageError(f"the config sets what does not apply here: {why}")

@@ -15,6 +15,7 @@ from autotune.config import Config
 from autotune.facts import Facts
 from autotune.numerics import Numerics
 from autotune.options import OPTIONS
+from autotune.options.accumulation import samples_per_update
 from autotune.records import Source
 from autotune.search.loop import Measured
 from autotune.search.setup import Prepared, deciding_limit, script_hash
@@ -64,16 +65,19 @@ def options_to_write(config: Config, baseline: Config) -> dict[str, Any]:
 
 def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str]:
     """Yield what changed values mean for the training itself."""
-    before, after = int(baseline.value("batch_size")), int(config.value("batch_size"))
+    before, after = samples_per_update(baseline), samples_per_update(config)
     if before != after:
         factor = f"{after / before:.3g}"
         yield (
-            f"Batch size {before} -> {after} changes the samples per optimizer step by a factor of {factor}. "
+            f"{_changed(config, baseline)} changes the samples per optimizer step by a factor of {factor}. "
             f"The learning rate is left as it is; linear scaling (Goyal et al. 2017) multiplies it by {factor} "
             "and warms it up over the first epochs. A schedule counted in steps passes over "
             f"{factor} times the samples: count it in epochs, or divide its steps by {factor}. "
             "It may train to another result."
         )
+        if facts.loss_reduction == "sum":
+            yield "The loss sums over the samples: its gradients grow with the batch, on top of what is said above."
+    yield from _accumulated(config, baseline, facts)
     precision = config.value("precision")
     if precision != baseline.value("precision"):
         yield (
@@ -95,6 +99,47 @@ def _head(path: Path, source: Source) -> str:
     if source.unmodified:
         return first + f"#   {source.run_command(os.path.relpath(path))}\n"
     return first + (f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n")
+
+
+def _changed(config: Config, baseline: Config) -> str:
+    """Return how the samples of an optimizer step came to be others."""
+    if config.value("accumulation") == baseline.value("accumulation") == 1:
+        return f"Batch size {baseline.value('batch_size')} -> {config.value('batch_size')}"
+    before, after = (f"{item.value('batch_size')} x {item.value('accumulation')}" for item in (baseline, config))
+    return f"Batch size x accumulation {before} -> {after}"
+
+
+def _accumulated(config: Config, baseline: Config, facts: Facts) -> Iterator[str]:
+    """Yield what accumulation means for the loop, and where it is not the same as a larger batch."""
+    batches, size = int(config.value("accumulation")), int(config.value("batch_size"))
+    if batches == 1:
+        return
+    if batches != baseline.value("accumulation"):
+        yield (
+            f"{batches} batches of {size} make one optimizer step of {batches * size} samples: tuned.step() is True "
+            "only where it updates. Step the scheduler, and count steps, only then. The last group of an epoch may be "
+            "smaller, and is stepped at the epoch's end."
+        )
+    yield from accumulation_warnings(facts)
+
+
+def accumulation_warnings(facts: Facts) -> Iterator[str]:
+    """Yield where accumulated gradients are not those of the whole batch."""
+    if facts.batchnorm:
+        yield (
+            "BatchNorm takes its statistics from each batch by itself: accumulation does not make them those of the "
+            "larger batch, so that training differs from one with it."
+        )
+    if facts.loss_reduction == "sum":
+        yield (
+            "The loss sums over the samples, and accumulation averages over batches: its gradients are those of the "
+            "larger batch divided by the accumulation. Reduce the loss by its mean."
+        )
+    if facts.loss_reduction == "other":
+        yield (
+            "The loss is no mean over samples (over tokens or pixels that count, perhaps): each batch weighs by its "
+            "samples, however many of those it has, so that gradients are near those of the larger batch, not equal."
+        )
 
 
 def _options(config: Config, baseline: Config, gains: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from autotune.config import Config
 from autotune.machine import versions
 from autotune.numerics import Numerics, Status
+from autotune.options.accumulation import samples_per_update
 from autotune.records import TrialRecord
 from autotune.search.events import Events
 from autotune.search.guard import Guard
@@ -183,8 +184,8 @@ def _proven(claim: Claim, baseline: Config) -> Config:
 
 
 def _keeps_batch(baseline: Config) -> Callable[[Config], bool]:
-    size = baseline.value("batch_size")
-    return lambda config: config.value("batch_size") == size
+    samples = samples_per_update(baseline)
+    return lambda config: samples_per_update(config) == samples
 
 
 def _expected_window_s(baseline: Measured) -> float:

@@ -16,7 +16,7 @@ from autotune.documents import from_json, to_json
 from autotune.errors import RunFolderError, UsageError, WorkloadError
 from autotune.options import OPTIONS
 from autotune.records import RunInfo, Source
-from autotune.search.emit import emit
+from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
 from autotune.search.ledger import Ledger, root_cause
@@ -50,7 +50,7 @@ class Result:
     prepared: Prepared
     search: Search
     answers: list[Answer]
-    """the best config's first; the second keeps the baseline's batch size, where the first does not"""
+    """the best config's first; the second keeps the baseline's samples per optimizer step, where the first does not"""
     interrupted: bool = False
 
     @property
@@ -234,6 +234,7 @@ def _check_same(earlier: RunInfo, now: RunInfo) -> None:
         "cores": (earlier.machine.get("usable_cores"), now.machine.get("usable_cores")),
         "objective": (earlier.objective, now.objective),
         "baseline": (dict(earlier.baseline), dict(now.baseline)),
+        "samples per optimizer step": (earlier.effective_batch, now.effective_batch),
     }
     for name in sorted({*earlier.asked_limits, *now.asked_limits}):
         pairs[name] = (earlier.asked_limits.get(name), now.asked_limits.get(name))
@@ -268,6 +269,13 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
             lines.append(f"the baseline's {name} = {value} is left out: {space.reasons[name]}")
     if facts.script is not None:
         lines.append("the script has no workload: it is run as it is in each trial, the config applied from outside")
+    if wishes.keep_batch:
+        lines.append(f"--keep-batch: the batch stays at {space.baseline.value('batch_size')}, so there is one answer")
+    if wishes.effective_batch is not None:
+        lines.append(
+            f"every config makes an optimizer step of {wishes.effective_batch} samples, in one batch or several"
+        )
+        lines += accumulation_warnings(facts)
     if facts.default_optimizer:
         lines.append("the script names no optimizer: AdamW was taken")
     if verify != "none":

@@ -14,6 +14,7 @@ from autotune.documents import from_plain
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
+from autotune.options.accumulation import check_effective_batch
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
 from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
@@ -39,6 +40,10 @@ class Wishes:
     allowed: frozenset[str] = frozenset()
     max_batch: int | None = None
     batch_step: int = 8
+    effective_batch: int | None = None
+    """samples per optimizer step, to be made of batch size x accumulation"""
+    keep_batch: bool = False
+    """batch size and accumulation stay as the baseline has them"""
     memory_limit_bytes: int | None = None
     host_memory_limit_bytes: int | None = None
     headroom: float = HEADROOM
@@ -94,6 +99,7 @@ def prepare(
     """
     if locks is not None:
         locks.take(wishes.device)  # before anything is read: what is free changes while a search waits
+    check_batch_wishes(wishes)
     machine = Machine.read()
     limits = _limits(wishes, machine, None)
     spec = TrialSpec(
@@ -127,9 +133,12 @@ def prepare(
         baseline=baseline,
         max_batch=wishes.max_batch,
         batch_step=wishes.batch_step,
+        effective_batch=wishes.effective_batch,
         allowed=wishes.allowed,
     )
-    space = make_space(context, fixed=wishes.fixed, restricted=wishes.restricted, excluded=wishes.excluded)
+    check_effective_batch(context)
+    fixed = {**wishes.fixed, **({"batch_size": baseline["batch_size"]} if wishes.keep_batch else {})}
+    space = make_space(context, fixed=fixed, restricted=wishes.restricted, excluded=wishes.excluded)
     return Prepared(
         source=source,
         facts=facts,
@@ -138,6 +147,22 @@ def prepare(
         limits=_limits(wishes, machine, facts),
         accelerator=facts.device != "cpu",
     )
+
+
+def check_batch_wishes(wishes: Wishes) -> None:
+    """Raise UsageError where what the user wants of the batch size contradicts itself."""
+    if not wishes.keep_batch:
+        return
+    if wishes.effective_batch is not None:
+        raise UsageError(
+            "--keep-batch keeps the batch as it is; --effective-batch N searches how to split one",
+            hint="Give one of them. To split the baseline's own batch, name its size: --effective-batch N.",
+        )
+    if "batch_size" in {*wishes.fixed, *wishes.restricted, *wishes.excluded}:
+        raise UsageError(
+            "--keep-batch keeps the baseline's batch size, and it is named by --fix, --choices or --exclude too",
+            hint="Give one of them.",
+        )
 
 
 def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) -> RunInfo:
@@ -153,6 +178,7 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         baseline=dict(space.baseline),
         max_batch=wishes.max_batch,
         batch_step=wishes.batch_step,
+        effective_batch=wishes.effective_batch,
         limits=prepared.limits,
         asked_limits={
             "memory limit": wishes.memory_limit_bytes,
@@ -181,6 +207,7 @@ def space_of(info: RunInfo) -> Space:
         baseline=dict(info.baseline),
         max_batch=info.max_batch,
         batch_step=info.batch_step,
+        effective_batch=info.effective_batch,
     )
     choices = {name: tuple(values) for name, values in info.choices.items()}
     return Space(context, choices, dict(info.reasons), Config(**info.baseline))

@@ -31,6 +31,7 @@ from autotune.trials.probe_data import (
     why_batch_is_fixed,
     why_no_workers,
 )
+from autotune.trials.probe_loss import loss_reduction
 from autotune.trials.probe_optimizer import probe_implementations
 from autotune.trials.recomputing import find_recomputable
 from autotune.workload import Workload
@@ -91,6 +92,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         optimizer_impls_refused=implementations_refused,
         default_optimizer=workload.optimizer is None,
         step=training.loss_step.description or "training_step(tuned, model, batch)",
+        loss_reduction=loss_reduction(training, batch),
         own_step=workload.own_step,
         uses_tuned_autocast=training.tuned.autocast_entered > 0,
         own_autocast="autocast" in seen,

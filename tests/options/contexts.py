@@ -10,7 +10,15 @@ GIB = 1 << 30
 
 
 def make_context(
-    *, cores=8.0, baseline=None, max_batch=None, batch_step=8, allowed=frozenset(), load_s=1e-3, **facts
+    *,
+    cores=8.0,
+    baseline=None,
+    max_batch=None,
+    batch_step=8,
+    effective_batch=None,
+    allowed=frozenset(),
+    load_s=1e-3,
+    **facts,
 ) -> Context:
     """Return a context of a usual workload; `facts` are fields of `Facts`."""
     known = {
@@ -41,6 +49,7 @@ def make_context(
         baseline={"batch_size": 32} if baseline is None else baseline,
         max_batch=max_batch,
         batch_step=batch_step,
+        effective_batch=effective_batch,
         allowed=allowed,
     )
 
@@ -61,5 +70,6 @@ CONTEXTS = {
     "sequential": on_cuda(chain_kind="sequential", chain_length=9),
     "slow loader": on_cuda(load_s=0.05),
     "no precision": make_context(native_bf16=False),
+    "effective batch": make_context(effective_batch=96),
     "optimizer": make_context(optimizer_impls=("foreach", "fused")),
 }

@@ -74,7 +74,7 @@ def test_notes_of_the_emitted_config_go_first(save, mixed):
 def test_the_best_that_keeps_the_batch_size(save, mixed):
     config = Config(batch_size=64, precision="bf16")
     text = squeezed(shown(save(mixed), same_batch=config, same_batch_verdict="inconclusive: noise +-9 %"))
-    assert "Best with the baseline's batch size: precision=bf16 inconclusive: noise +-9 %; " in text
+    assert "Best with the baseline's samples per optimizer step: precision=bf16 inconclusive: noise +-9 %; " in text
     assert "best-same-batch.toml" in text.replace(" ", "")
 
 

@@ -31,3 +31,23 @@ def test_defaults_are_written_only_where_the_script_says_otherwise() -> None:
     assert options_to_write(config, Config(batch_size=64)) == {"batch_size": 64, "channels_last": True}
     today = Config(batch_size=64, num_workers=4)
     assert options_to_write(config, today) == {"batch_size": 64, "num_workers": 0, "channels_last": True}
+
+
+def test_c56_accumulation_is_explained_and_warned_about() -> None:
+    today, config = Config(batch_size=64), Config(batch_size=64, accumulation=4)
+    changed, loop = consequences(config, today, FACTS)
+    assert changed.startswith("Batch size x accumulation 64 x 1 -> 64 x 4 changes the samples")
+    assert "multiplies it by 4" in changed
+    assert "4 batches of 64 make one optimizer step of 256 samples" in loop
+    risky = dataclasses.replace(FACTS, batchnorm=True, loss_reduction="sum")
+    text = " ".join(consequences(config, today, risky))
+    assert "BatchNorm takes its statistics from each batch" in text
+    assert "sums over the samples" in text
+    text = " ".join(consequences(config, today, dataclasses.replace(FACTS, loss_reduction="other")))
+    assert "no mean over samples" in text
+
+
+def test_a_batch_that_is_split_changes_no_samples_per_step() -> None:
+    (loop,) = consequences(Config(batch_size=16, accumulation=4), Config(batch_size=64), FACTS)
+    assert loop.startswith("4 batches of 16 make one optimizer step of 64 samples")
+    assert list(consequences(Config(batch_size=16, accumulation=4), Config(batch_size=16, accumulation=4), FACTS)) == []

@@ -36,7 +36,7 @@ def everything(encoding: Encoding) -> Rows:
         grown = np.repeat(active, levels, axis=0)
         grown[:, column] = np.tile(np.arange(levels, dtype=np.int16), len(active))
         rows = np.concatenate([rows[inert], grown])
-    return rows
+    return encoding.canonical(rows) if encoding.space.decided else rows
 
 
 def drawn(encoding: Encoding, number: int, rng: np.random.Generator) -> Rows:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.config import Config
+from autotune.options import OPTIONS
 from autotune.options.base import Option, Value
 from autotune.options.space import Space
 
@@ -28,30 +29,47 @@ class Encoding:
 
     def __init__(self, space: Space, seen: Iterable[Config] = ()) -> None:
         self.space = space
-        self.options: list[Option] = space.options()
+        self.options: list[Option] = [*space.options(), *(OPTIONS[name] for name in space.decided)]
         self.names = [option.name for option in self.options]
         self.column = {name: column for column, name in enumerate(self.names)}
         known = [space.baseline, *seen]
         self.values: list[list[Value]] = []
         for name in self.names:
-            offered = space.choices[name]
+            offered = self._offered(name)
             beside = {config[name] for config in known if name in config} - set(offered)
             self.values.append([*offered, *sorted(beside, key=lambda value: (str(type(value)), value))])
-        self.offered = [len(space.choices[name]) for name in self.names]
+        # a decided option offers nothing by itself: one level stands for whatever `canonical` finds
+        self.offered = [len(space.choices.get(name, "1")) for name in self.names]
         self._level = [{value: level for level, value in enumerate(values)} for values in self.values]
         self.parent = [self._parent(option) for option in self.options]
         self.default = [
             levels.get(option.default, INERT) for option, levels in zip(self.options, self._level, strict=True)
         ]
         self.today = [
-            self._level[column][space.baseline.get(name, _fallback(option, space.choices[name]))]
+            self._level[column][space.baseline.get(name, _fallback(option, self._offered(name)))]
             for column, (name, option) in enumerate(zip(self.names, self.options, strict=True))
         ]
         self.order = self._parents_first()
+        self._decided = [self._decision(name, by) for name, by in space.decided.items()]
 
     def _parent(self, option: Option) -> int | None:
         """Return the column of the option that this one needs; INERT where the space lacks that option."""
         return None if option.needs is None else self.column.get(option.needs, INERT)
+
+    def _offered(self, name: str) -> Sequence[Value]:
+        """Return the choices of an option; of a decided one, what they come to."""
+        space = self.space
+        if name in space.choices:
+            return space.choices[name]
+        deciding = space.choices[space.decided[name]]
+        return list(dict.fromkeys(OPTIONS[name].decide(value, space.context) for value in deciding))
+
+    def _decision(self, name: str, by: str) -> tuple[int, int, npt.NDArray[np.int16]]:
+        """Return the columns of a decided option and of the one that decides it, and its level for each of theirs."""
+        column, deciding = self.column[name], self.column[by]
+        decided = [OPTIONS[name].decide(value, self.space.context) for value in self.values[deciding]]
+        levels = [self._level[column].get(value, INERT) for value in decided]
+        return column, deciding, np.array(levels, dtype=np.int16)
 
     def _parents_first(self) -> list[int]:
         order: list[int] = []
@@ -115,6 +133,8 @@ class Encoding:
             rows[:, column] = np.where(
                 inert, INERT, np.where(rows[:, column] == INERT, self.today[column], rows[:, column])
             )
+        for column, deciding, levels in self._decided:
+            rows[:, column] = levels[rows[:, deciding]]
         return rows
 
     def inert(self, column: int, rows: Rows) -> npt.NDArray[np.bool_]:

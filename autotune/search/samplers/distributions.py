@@ -39,7 +39,8 @@ def parameters(space: Space, config: Config) -> dict[str, Value]:
 
 def holds(space: Space, config: Config) -> bool:
     """Return whether the flat space can express a config; a baseline may lie beside it."""
-    return contains(distributions(space), config)
+    expressed = contains(distributions(space), config)
+    return expressed and (not space.decided or config_from(space, parameters(space, config)) == config)
 
 
 def contains(flat: Mapping[str, BaseDistribution], config: Config) -> bool:
@@ -59,6 +60,8 @@ def _batch_grid(space: Space) -> IntDistribution:
 
 def _on_ladder(space: Space) -> bool:
     """Whether the choices are those of the option itself, not a restriction by the user."""
+    if space.decided:  # only its choices divide the samples of an optimizer step
+        return False
     step, sizes = space.context.batch_step, space.choices["batch_size"]
     legal = {
         size for size in ladder(step, largest_batch(space.context)) if space.legal(Config(batch_size=size)) is None

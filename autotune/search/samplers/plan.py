@@ -62,7 +62,7 @@ def largest_fitting(space: Space, history: History, belief: Belief) -> Config | 
         return None
     base = int(start["batch_size"])
     sizes = sorted(int(size) for size in space.choices["batch_size"] if int(size) > base)
-    larger = [start.replace(batch_size=size) for size in sizes]
+    larger = [space.canonical(start.replace(batch_size=size)) for size in sizes]
     if not larger or any(config in history.configs for config in larger):
         return None
     rows = belief.encoding.rows(larger)

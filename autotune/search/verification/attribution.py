@@ -178,6 +178,8 @@ def _questions(
         if name not in winner:
             continue  # without effect in the winner: nothing of it to put back
         without = canonical(winner.replace(**{name: baseline.value(name)}))
+        if without == winner:
+            continue  # it follows from another option
         refusal = legal(without)
         questions.append(
             Contribution(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from autotune.config import Config
+from autotune.options.accumulation import samples_per_update
 from autotune.search.verification.choice import Choice, Dropped, Ranked, choose
 from autotune.search.verification.claim import Claim, claim
 from autotune.search.verification.design import THOROUGH, Design
@@ -34,13 +35,13 @@ def verify(
     Args:
         measure: measures one window in a fresh process, by a plan fixed beforehand and without early stop.
         finalists: canonical configs, best first by the search, those that keep the batch among them.
-        keeps_batch: whether a config makes as many samples a step as the baseline; by default, its batch size.
+        keeps_batch: whether a config makes as many samples a step as the baseline; by default, found by its values.
         deadline_s: reading of `clock` at which everything has to be done.
         window_s: expected wall time of a window, from the search.
         self_test: first compare the baseline with itself.
     """
     bench = Bench(measure, deadline_s=deadline_s, clock=clock, window_s=window_s)
-    keeps = keeps_batch or (lambda config: config.value("batch_size") == baseline.value("batch_size"))
+    keeps = keeps_batch or (lambda config: samples_per_update(config) == samples_per_update(baseline))
     distinct = [config for config in dict.fromkeys(finalists) if config != baseline]
     tested = None
     if self_test:
