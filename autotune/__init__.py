@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.config import Config
-    from autotune.search.tune import tune
     from autotune.tuned import Tuned
+    from autotune.tuning import tune
     from autotune.workload import Workload
 
 __version__ = "0.1.0"
@@ -18,7 +18,7 @@ _HOMES = {
     "Config": "autotune.config",
     "Tuned": "autotune.tuned",
     "Workload": "autotune.workload",
-    "tune": "autotune.search.tune",
+    "tune": "autotune.tuning",
 }
 
 

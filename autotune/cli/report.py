@@ -36,14 +36,9 @@ def write_report(folder: RunFolder, out: Path | None = None) -> Path:
     Raises:
         RunFolderError: no search was begun there, a file of it is damaged, or the page cannot be written.
     """
-    from autotune.errors import RunFolderError
     from autotune.report.html.page import write_page
     from autotune.report.run import read_run
-    from autotune.search.explain import explain
+    from autotune.search.explain import explain_if_measured
 
     found = read_run(folder)
-    try:
-        believed = explain(found.info, found.screening)
-    except RunFolderError:  # nothing was measured, so that nothing is believed
-        believed = None
-    return write_page(found, believed, out)
+    return write_page(found, explain_if_measured(found.info, found.screening), out)

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.config import Config
@@ -56,10 +56,17 @@ def rows_to_csv(run: Run, *, every: bool = False) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        options = {f"option.{name}": value for name, value in full_config(row.config).items()}
-        writer.writerow({name: _cell(value) for name, value in {**_figures(row), **options}.items()})
+    for record in flat_records(rows):
+        writer.writerow({name: _cell(value) for name, value in record.items()})
     return text.getvalue()
+
+
+def flat_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a flat dict a row, under the names of the CSV: `pandas.DataFrame(flat_records(rows))` is a table."""
+    return [
+        {**_figures(row), **{f"option.{name}": value for name, value in full_config(row.config).items()}}
+        for row in rows
+    ]
 
 
 def rows_to_json(run: Run, *, every: bool = False) -> str:

@@ -70,9 +70,12 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
     """Return what the models believe after the search's trials (verification windows apart).
 
     Raises:
-        RunFolderError: nothing was measured yet.
+        RunFolderError: nothing was measured yet, or run.json is damaged.
     """
-    space = space_of(info)
+    try:
+        space = space_of(info)
+    except ValueError as error:
+        raise RunFolderError(f"run.json is damaged: {error}") from None
     accelerator = space.context.facts.device != "cpu"
     limit = deciding_limit(info.limits, accelerator)
     seen = counting(observe(record, Config(**record.config), limit, accelerator) for record in records)
@@ -90,6 +93,12 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
         best_measured=Expected(config=best, sample_s=best_time, spread=0.0),
         best_expected=_best_left(belief, np.random.default_rng(seed)),
     )
+
+
+def explain_if_measured(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Explanation | None:
+    """Return what the models believe, or None where nothing was measured that they could know something from."""
+    measured = any(record.outcome.measured and record.measurement is not None for record in records)
+    return explain(info, records, seed) if measured else None
 
 
 def _effects(space: Space, belief: Belief, best: Config) -> list[ValueEffect]:

@@ -148,6 +148,7 @@ def test_search_from_start_to_config(process, write, tmp_path):
     assert ended.status == 0, ended.err
     run = tmp_path / "results" / "train"
     assert "[options]" in (run / "best.toml").read_text()
+    assert (run / "report.html").exists()
     info = json.loads((run / "run.json").read_text())
     assert max(info["choices"]["batch_size"]) == 64
     assert process("results", run).status == 0

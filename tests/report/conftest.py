@@ -11,23 +11,28 @@ from autotune.trials.folder import RunFolder
 from tests.report.factory import GIB, failed, make_info, ok
 
 
+def write_run(path, records, **info):
+    """Write records and run.json to a run folder; return the run as the reports read it."""
+    folder = RunFolder(path)
+    folder.create()
+    folder.run.write_text(to_json(make_info(**info)), encoding="utf-8")
+    for record in records:
+        folder.write_record(record)
+    return read_run(folder)
+
+
 @pytest.fixture
 def save(tmp_path):
-    """Write records and run.json to a run folder; return the run as the reports read it."""
-
-    def write(records, **info):
-        folder = RunFolder(tmp_path / "run")
-        folder.create()
-        folder.run.write_text(to_json(make_info(**info)), encoding="utf-8")
-        for record in records:
-            folder.write_record(record)
-        return read_run(folder)
-
-    return write
+    """Write a run as `write_run` does, to a folder of the test's own."""
+    return lambda records, **info: write_run(tmp_path / "run", records, **info)
 
 
 @pytest.fixture
 def mixed():
+    return mixed_records()
+
+
+def mixed_records():
     """Return the records of a search in which all sorts of things happened."""
     return [
         ok(0, kind="baseline", sample_s=0.00100),

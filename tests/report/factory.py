@@ -87,7 +87,17 @@ def make_info(**changes) -> RunInfo:
     values = {
         "source": Source(script="/home/me/train[1].py"),
         "facts": {"device": "cpu", "device_name": "A CPU"},
-        "machine": {"cpu": "A CPU", "usable_cores": 8.0, "versions": {"torch": "2.13.0"}, "gpus": []},
+        "machine": {
+            "cpu": "A CPU",
+            "usable_cores": 8.0,
+            "memory_bytes": 16 * GIB,
+            "available_bytes": 10 * GIB,
+            "shm_free_bytes": GIB,
+            "load": 0.1,
+            "python": "3.11.7",
+            "versions": {"torch": "2.13.0"},
+            "gpus": [],
+        },
         "choices": {"batch_size": [64, 128]},
         "reasons": {},
         "baseline": {"batch_size": 64},

@@ -8,6 +8,7 @@ from autotune.config import Config
 from autotune.report.html.page import write_page
 from autotune.search.explain import BatchMemory, Expected, Explanation, ValueEffect
 from autotune.search.verification import Verification, verify
+from tests.report.conftest import mixed_records, write_run
 from tests.report.factory import GIB, ok
 from tests.report.html.browser import Browser, missing
 
@@ -27,7 +28,7 @@ def browser():
 
 
 @pytest.fixture
-def saw(browser, tmp_path):
+def saw(browser):
     """Return a function that opens a run's page, which must not complain, and gives the browser."""
 
     def look(run, explanation=None, **options):
@@ -37,6 +38,16 @@ def saw(browser, tmp_path):
         return browser
 
     return look
+
+
+@pytest.fixture(scope="module")
+def verified_page(browser, tmp_path_factory):
+    """Return the browser with the page of a verified run open in it, for tests that leave it as it is.
+
+    Tests that open a page of their own come after those that use this one.
+    """
+    browser.open(write_page(verified_run(tmp_path_factory.mktemp("page") / "run"), beliefs()))
+    return browser
 
 
 class Machine:
@@ -55,11 +66,15 @@ class Machine:
 
 
 @pytest.fixture
-def verified(save, mixed):
+def verified(tmp_path):
+    return verified_run(tmp_path / "run")
+
+
+def verified_run(path):
     """Return a run with both answers, each verified, as the search leaves it."""
     machine = Machine()
     found = verify(machine, Config(batch_size=64), [BEST, SAME_BATCH], window_s=1.0)
-    run = save([record for record in mixed if record.kind != "verification"] + machine.records)
+    run = write_run(path, [record for record in mixed_records() if record.kind != "verification"] + machine.records)
     emit(run.folder, found)
     return run
 
@@ -77,6 +92,10 @@ def emit(folder, found: Verification) -> None:
 
 @pytest.fixture
 def believed():
+    return beliefs()
+
+
+def beliefs():
     """Return what the models may say of the run that `mixed` makes."""
     effect = {"option": "precision", "in_best": False, "ratio": 1.4, "spread": 0.1}
     return Explanation(
