@@ -214,7 +214,7 @@ class TrialSpec:
     """the batch size has no effect on the batches"""
     small_batch: int | None = None
     """first run a few steps at this batch size and note their peak; None: do not"""
-    script: ScriptFacts | None = None
+    found: ScriptFacts | None = None
     """how the script trains, where it runs as it is"""
     numerics: Task | None = None
     """for the numerics guard only"""

@@ -31,6 +31,7 @@ from autotune.scripting.optimizers import OptimizerHooks
 from autotune.workload.script import brief, user_traceback
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
+MAX_RUNS_UNHELD = 3  # runs too short to be held in
 END = object()
 """answers a request for a batch: the epoch is over"""
 
@@ -76,7 +77,7 @@ class Driver:
         self._protocol = getcurrent()
         self._script: greenlet | None = None
         self._changes = Changes()
-        self._ready = False
+        self._ready = self._held = False
         self._updates_of_run = 0
         self._other_began: float | None = None
         self._asked_at = 0.0
@@ -139,7 +140,7 @@ class Driver:
 
     def _begin(self) -> greenlet:
         self.runs += 1
-        self._updates_of_run = 0
+        self._updates_of_run, self._held = 0, False
         self.loaders.forget()
         self.optimizers.forget()
         self.models.stop_finding()
@@ -162,6 +163,11 @@ class Driver:
             raise ScriptError(
                 "the script ended without asking its training loader for a batch after an update",
                 hint="autotune inspect shows what it found of the script.",
+            )
+        if not self._held and self.runs >= MAX_RUNS_UNHELD:
+            raise ScriptError(
+                f"the script makes {self._updates_of_run} updates in a run, too few to measure",
+                hint="Let it train longer: more epochs, or more data.",
             )
         self._leave_training()
         self.request = None
@@ -189,17 +195,20 @@ class Driver:
         now = time.perf_counter()
         if batches.seen.fetched and not self.first_step_s:
             self.first_step_s = now - self._asked_at
-        if not (self._ready and self.loaders.is_training(batches.seen)):
+        training = self._ready and self.loaders.is_training(batches.seen)
+        if not (training and self._updates_of_run):  # its models and optimizers show in its first step
             batches.seen.fetched += 1
             batches.given += 1
             batch = next(batches.inner)
             self._asked_at = time.perf_counter()
             self.first_batch_s = self.first_batch_s or self._asked_at - now
             self._fetched_from.add(batches.seen)
+            if training:
+                self._leave_training()
             return batch
         self._train()
         self._other_began = None
-        self.request = batches
+        self.request, self._held = batches, True
         answer = self._protocol.switch()
         if answer is END:
             raise StopIteration
@@ -226,6 +235,7 @@ class Driver:
             self._ready = True
             if self.found.loader is None and number == self.found.optimizer:
                 self._train()
+                self._held = True
                 self._protocol.switch()
 
     def _iteration_begins(self, seen: SeenLoader) -> None:

@@ -38,14 +38,12 @@ class SeenLoader:
     """files and lines of the script from where it is made up to the main module"""
     arguments: dict[str, Any]
     """as the script gives them"""
-    reference: weakref.ref[DataLoader[Any]] | None = None
+    made_after_use: bool = False
+    """one made at the same place was iterated before: the script makes its loader anew for each epoch"""
+    iterated: bool = False
     fetched: int = 0
     updates: int = 0
     """optimizer updates that followed one of its batches"""
-
-    @property
-    def loader(self) -> DataLoader[Any] | None:
-        return None if self.reference is None else self.reference()
 
     @property
     def made_at(self) -> str:
@@ -56,8 +54,10 @@ class SeenLoader:
 class Batches:
     """The iterator over a loader of the script; what answers its requests is decided elsewhere."""
 
-    def __init__(self, seen: SeenLoader, inner: Iterator[Any], ask: Callable[[Batches], Any]) -> None:
-        self.seen, self.inner, self._ask = seen, inner, ask
+    def __init__(
+        self, loader: DataLoader[Any], seen: SeenLoader, inner: Iterator[Any], ask: Callable[[Batches], Any]
+    ) -> None:
+        self.loader, self.seen, self.inner, self._ask = loader, seen, inner, ask
         self.given = 0
         """batches that the script got before it was held"""
 
@@ -107,10 +107,10 @@ class LoaderHooks:
                 make(loader, *args, **kwargs)
                 return
             seen = SeenLoader(len(hooks.seen), _site(), given)
+            seen.made_after_use = any(item.iterated and item.site == seen.site for item in hooks.seen)
             if hooks.guess and hooks.training is None and any(given.get(name) for name in ORDERED_BY):
                 hooks.training = seen.number
             training = hooks.is_training(seen)
-            seen.reference = weakref.ref(loader)
             hooks.seen.append(seen)
             hooks._by_loader[loader] = seen
             make(loader, **(planned_arguments(hooks.plan, given) if training else given))
@@ -120,10 +120,11 @@ class LoaderHooks:
             seen = hooks._by_loader.get(loader)
             if seen is None or hooks.ours():
                 return iterate(loader)
+            seen.iterated = True
             hooks.began(seen)
             inner = iterate(loader)
             wanted = hooks.training is None or hooks.is_training(seen)
-            return inner if hooks.ask is None or not wanted else Batches(seen, inner, hooks.ask)
+            return inner if hooks.ask is None or not wanted else Batches(loader, seen, inner, hooks.ask)
 
         changes.patch(DataLoader, "__init__", __init__)
         changes.patch(DataLoader, "__iter__", __iter__)
@@ -133,15 +134,16 @@ class LoaderHooks:
         self.seen.clear()
 
     def is_training(self, seen: SeenLoader) -> bool:
-        """Whether this is the training loader: the one known, or another made there over the same dataset."""
+        """Whether this is the training loader: the one known, or that of another epoch."""
         if self.training is None:
             return False
         if seen.number == self.training:
             return True
         if self.training >= len(self.seen):
             return False
-        known = self.seen[self.training]  # some scripts make their loader anew for each epoch
-        return seen.site == known.site and seen.arguments["dataset"] is known.arguments["dataset"]
+        known = self.seen[self.training]
+        again = seen.made_after_use or seen.arguments["dataset"] is known.arguments["dataset"]
+        return seen.site == known.site and again
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments by name; None where the call is not the script's, or wrong."""

@@ -22,13 +22,13 @@ from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
-from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
+from autotune.scripting.loaders import SIGNATURE, planned_arguments
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
 from autotune.scripting.trial import keep, script_of
 from autotune.trials.model_facts import model_facts
-from autotune.trials.probe_data import epoch_length, first_batches, generators, why_batch_is_fixed, why_no_workers
+from autotune.trials.probe_data import SHAPES_SEEN, epoch_length, generators, why_batch_is_fixed, why_no_workers
 from autotune.trials.probe_optimizer import probe_implementations
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief
@@ -36,6 +36,7 @@ from autotune.workload.script import brief
 MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
+MAX_LOAD_S = 1.0
 BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
 
 
@@ -118,11 +119,12 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
     training = _training(driver, found)
     host = training.host
     length = None if host is None else epoch_length(host)
-    batches, load_s = ([None], 0.0) if host is None else first_batches(training)
+    batches, load_s = ([None], 0.0) if host is None else _first_batches(training)
     compute_s = _time_steps(training, batches)
     if host is not None and host.num_workers:
         load_s = _load_s(training)
     batch = batches[0]
+    own_autocast, own_scaler = settings.own_autocast, settings.own_scaler
     implementations, implementations_refused = probe_implementations(training)
     chain, chain_refused = probe_chain(training, batch)
     size = training.batch_size
@@ -156,11 +158,11 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         optimizer_impls=implementations,
         optimizer_impls_refused=implementations_refused,
         step=_in_words(found),
-        own_autocast=settings.own_autocast,
-        own_scaler=settings.own_scaler,
+        own_autocast=own_autocast,
+        own_scaler=own_scaler,
         compiled=any(hasattr(item, "_orig_mod") or item._compiled_call_impl for item in training.model.modules()),
         script=found,
-        not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=settings.own_scaler),
+        not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=own_scaler),
         refused=refused,
         build_s=driver.first_batch_s,
         sample_load_s=load_s / per_step,
@@ -180,12 +182,11 @@ def _training(driver: Driver, found: ScriptFacts) -> ScriptTraining:
     """Return the training under what the script itself sets."""
     from autotune.config import Config
 
-    seen = None if driver.request is None else driver.request.seen
-    size = None if seen is None or seen.loader is None else _batch_size(seen, seen.loader)
+    size = None if driver.request is None else _batch_size(driver.request.loader)
     return ScriptTraining(driver, Config(batch_size=size or 1))
 
 
-def _batch_size(seen: SeenLoader, loader: DataLoader[Any]) -> int | None:
+def _batch_size(loader: DataLoader[Any]) -> int | None:
     if loader.batch_size is not None:
         return loader.batch_size
     size = getattr(loader.batch_sampler, "batch_size", None)
@@ -202,6 +203,20 @@ def _baseline(training: ScriptTraining) -> dict[str, Any]:
         if value is not None and option.check(value) is None:
             found[name] = value
     return found
+
+
+def _first_batches(training: ScriptTraining) -> tuple[list[Any], float]:
+    """Return the next few batches, and the seconds that one takes to load."""
+    at = time.perf_counter()
+    batches: list[Any] = []
+    for _ in range(SHAPES_SEEN):  # the script may be held at the end of its epoch
+        for batch in training.loader.host:
+            batches.append(batch)
+            if len(batches) == SHAPES_SEEN or time.perf_counter() - at > MAX_LOAD_S:
+                return batches, (time.perf_counter() - at) / len(batches)
+    if not batches:
+        raise WorkloadError("the training loader yields no batch", hint="Is the dataset empty?")
+    return batches, (time.perf_counter() - at) / len(batches)
 
 
 def _time_steps(training: ScriptTraining, batches: list[Any]) -> float:

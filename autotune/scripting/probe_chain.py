@@ -28,21 +28,31 @@ def _chain_length(model: nn.Module) -> int:
 
 
 def _gradients(training: ScriptTraining, batch: Any) -> dict[str, Tensor]:
-    """Return the gradients of one update of the script from the same state and random numbers each time."""
+    """Return the gradients of one update of the script, from the same state and random numbers each time.
+
+    The update before it starts from these too: a script may draw its next batch ahead, or keep gradients.
+    """
     model = training.model
     state = copy.deepcopy(model.state_dict())
+    for _ in range(2):
+        found = _of_one_update(training, batch)
+        model.load_state_dict(state)
+    return found
+
+
+def _of_one_update(training: ScriptTraining, batch: Any) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
 
     def look(*_: Any) -> None:
         if not found:
-            found.update({n: p.grad.detach().clone() for n, p in model.named_parameters() if p.grad is not None})
+            named = training.model.named_parameters()
+            found.update({name: item.grad.detach().clone() for name, item in named if item.grad is not None})
 
     handles = [optimizer.register_step_pre_hook(look) for optimizer in training.optimizers]
-    for _ in range(training.found.batches_per_update + 1):
+    seed_all(0)
+    for _ in range(training.found.batches_per_update):
         if not found:
-            seed_all(0)
             training.step(clone(batch))
     for handle in handles:
         handle.remove()
-    model.load_state_dict(state)
     return found

@@ -44,7 +44,9 @@ class Settings:
         enter, scale = torch.autocast.__enter__, torch.amp.GradScaler.scale
 
         def note_autocast(context: Any) -> Any:
-            self.own_autocast = self.own_autocast or not isinstance(context, Autocast)
+            # what a backward pass recomputes enters the autocast of its forward again, on or off
+            own = not isinstance(context, Autocast) and torch._C._current_graph_task_id() == -1
+            self.own_autocast = self.own_autocast or own
             return enter(context)
 
         def note_scaler(scaler: Any, outputs: Any) -> Any:

@@ -81,10 +81,8 @@ class ScriptTraining(Training):
     def _host(self) -> DataLoader[Any] | None:
         if self.found.loader is None:
             return None
-        request = self.driver.request
-        loader = None if request is None else request.seen.loader
-        assert loader is not None, "the script is not held at its training loader"
-        return loader
+        assert self.driver.request is not None, "the script is not held at its training loader"
+        return self.driver.request.loader
 
 
 class ScriptSession(Session):
@@ -151,10 +149,7 @@ class ScriptBatches:
 
     def __len__(self) -> int:
         assert self.driver.request is not None
-        loader = self.driver.request.seen.loader
-        if loader is None:
-            raise TypeError
-        return len(loader)
+        return len(self.driver.request.loader)
 
     def __iter__(self) -> Iterator[Any]:
         request = self.driver.request

@@ -47,14 +47,14 @@ def keep(driver: Driver) -> None:
 
 def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> dict[str, Any]:
     """Return the parts of the record that a successful trial has."""
-    if spec.script is None:
+    if spec.found is None:
         raise ScriptError("a trial of a script needs to know how the script trains")
     progress("build", {})
     at = time.perf_counter()
     config = Config(**spec.config)
     device = device_named(spec.device)
     device.cap_memory(spec.limits.device_bytes)
-    driver = Driver(script_of(spec.source), plan_for(config), device, spec.script)
+    driver = Driver(script_of(spec.source), plan_for(config), device, spec.found)
     keep(driver)
     driver.install()
     try:

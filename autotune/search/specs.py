@@ -36,7 +36,7 @@ class Specs:
             gradient_names=self._gradient_names,
             dataset_length=facts.dataset_length,
             fixed_batch=facts.fixed_batch is not None,
-            script=facts.script,
+            found=facts.script,
             seed=self.wishes.seed,
             target=self.wishes.target,
             **others,

@@ -1,0 +1,171 @@
+"""Trials of unmodified scripts in processes of their own: what is found, and that nothing else is computed."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.records import Outcome
+from tests.scripting.conftest import PROGRAMS
+
+LOADER = """
+    import time, torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+    class Slow(Dataset):
+        def __len__(self):
+            return 32
+        def __getitem__(self, index):
+            time.sleep({load})
+            return torch.ones(4), torch.ones(1)
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loader = DataLoader(Slow(), batch_size=4, shuffle=True)
+    test_loader = DataLoader(Slow(), batch_size=4)
+
+    @torch.no_grad()
+    def evaluate(seconds):
+        model.eval()
+        for x, _ in test_loader:
+            model(x)
+            time.sleep(seconds / 8)
+        model.train()
+
+    for epoch in range({epochs}):
+        model.train()
+        for step, (x, y) in enumerate(loader):
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            {inside}
+        {after}
+"""
+
+
+def probed_and_measured(real, script, *arguments):
+    facts = real.probe(script, unmodified=True, arguments=arguments)
+    return facts, real.run(
+        script,
+        config=dict(facts.baseline),
+        unmodified=True,
+        arguments=arguments,
+        found=facts.script,
+        dataset_length=facts.dataset_length,
+        fixed_batch=facts.fixed_batch is not None,
+    )
+
+
+FOUND = {
+    "digits": {"model": "Net", "optimizer": "Adadelta", "dataset_length": 168},
+    "accumulating": {"own_autocast": True, "own_scaler": True, "dataset_length": 256},
+    "gan": {"optimizer": "Adam, Adam", "dataset_length": 200, "own_autocast": False},
+    "memmap": {"model": "Model", "chain": "blocks", "chain_refused": None, "chain_length": 3},
+    "stream": {"iterable": True, "workers_refused": None, "dataset_length": None},
+}
+HOW = {
+    "digits": {"loader": 0, "batches_per_update": 1},
+    "accumulating": {"loader": 0, "batches_per_update": 4},
+    "gan": {"loader": 0, "updates_per_step": 2},
+    "memmap": {"loader": None, "samples_per_step": 12},
+    "stream": {"loader": 0},
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_script_is_found_out_and_computes_what_it_computes_alone(real, alone, name):
+    script = PROGRAMS / f"{name}.py"
+    facts, record = probed_and_measured(real, script)
+    assert {key: getattr(facts, key) for key in FOUND[name]} == FOUND[name]
+    assert {key: getattr(facts.script, key) for key in HOW[name]} == HOW[name]
+    assert facts.fixed_batch is None or name == "memmap"
+    assert record.outcome is Outcome.OK, record.failure
+    found = record.measurement
+    assert found.updates >= 3
+    size = 168 / 11 if name == "digits" else facts.baseline["batch_size"]
+    assert found.samples_per_step == pytest.approx(size, rel=0.02)  # each run's first step is not among the timed ones
+    # bit for bit; the first step passes before anything is measured, the second loss is that of the first backward
+    assert list(found.losses) == alone(script)[1 : 1 + len(found.losses)]
+    assert "went on after" not in real.log_text
+
+
+def test_an_evaluation_is_left_out_of_the_time_and_what_stands_in_the_loop_is_not(real, write):
+    between = write(LOADER.format(load=0, epochs=100, inside="pass", after="evaluate(0.4)"))
+    facts, record = probed_and_measured(real, between)
+    assert facts.script.loader == 0
+    assert record.measurement.step_s < 0.02
+    now_and_then = write(LOADER.format(load=0, epochs=100, inside="if step == 3: evaluate(0.4)", after="pass"), "b.py")
+    _, record = probed_and_measured(real, now_and_then)
+    assert record.measurement.mean_step_s < 0.02
+    inside = write(LOADER.format(load=0, epochs=100, inside="time.sleep(0.03)", after="pass"), "inside.py")
+    _, record = probed_and_measured(real, inside)
+    assert record.measurement.step_s > 0.03
+    assert record.measurement.compute_s > 0.03
+
+
+def test_waiting_for_data_is_told_from_compute(real, write):
+    script = write(LOADER.format(load=0.01, epochs=100, inside="pass", after="pass"))
+    facts, record = probed_and_measured(real, script)
+    found = record.measurement
+    assert facts.sample_load_s > 0.01
+    assert found.wait_s > 0.04
+    assert found.compute_s < 0.02
+
+
+def test_a_config_is_applied_at_the_loader_and_the_model(real):
+    script = PROGRAMS / "digits.py"
+    facts = real.probe(script, unmodified=True)
+    config = {**facts.baseline, "batch_size": 48, "num_workers": 1, "precision": "bf16", "channels_last": True}
+    record = real.run(
+        script, config=config, unmodified=True, found=facts.script, dataset_length=facts.dataset_length, small_batch=8
+    )
+    assert record.outcome is Outcome.OK, record.failure
+    found = record.measurement
+    assert found.samples_per_step == pytest.approx(42)  # 168 in four batches
+    assert found.samples_per_epoch == 168
+    assert found.small_batch == 8
+    losses = found.losses
+    assert all(loss == loss for loss in losses)
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "line"),
+    [
+        ("import torch\nraise KeyError('weights')", "KeyError", "raise KeyError('weights')"),
+        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()",
+         "did not accept its arguments", "p.parse_args()"),
+        ("import sys\nsys.exit('no data')", "called sys.exit: no data", "sys.exit('no data')"),
+        ("print('nothing to train')", "ended without an update", ""),
+    ],
+)  # fmt: skip
+def test_a_script_that_cannot_be_run_says_so_with_its_own_line(real, write, text, says, line):
+    failure = real.refusal(write(text), unmodified=True)
+    assert says in failure.message
+    assert line in failure.traceback
+    assert "scripting/" not in failure.traceback
+
+
+def test_a_failure_in_the_loop_carries_the_scripts_own_traceback(real, write):
+    body = "if step == 5 and epoch == 2: raise ValueError('bad batch')"
+    script = write(LOADER.format(load=0, epochs=4, inside=body, after="pass"))
+    facts = real.probe(PROGRAMS / "digits.py", unmodified=True)
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=facts.script, dataset_length=32)
+    assert record.outcome is Outcome.ERROR
+    assert "ValueError: bad batch" in record.failure.message
+    assert "train.py" in record.failure.traceback
+    assert "scripting/" not in record.failure.traceback
+
+
+def test_a_script_too_short_to_measure_says_so(real, write):
+    script = write(LOADER.format(load=0, epochs=1, inside="raise SystemExit(0)", after="pass"))
+    failure = real.refusal(script, unmodified=True)
+    assert "too few to measure" in failure.message
+
+
+def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
+    script = write(
+        LOADER.format(load=0, epochs=9, inside="model.weight.data.add_(x.t() @ torch.zeros(4, 4))[:1]", after="pass")
+    )
+    facts = real.probe(script, unmodified=True)
+    assert "fails on a batch of another size" in facts.fixed_batch
