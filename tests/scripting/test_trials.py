@@ -85,8 +85,10 @@ def test_a_script_is_found_out_and_computes_what_it_computes_alone(real, alone, 
     assert found.updates >= 3
     size = 168 / 11 if name == "digits" else facts.baseline["batch_size"]
     assert found.samples_per_step == pytest.approx(size, rel=0.02)  # each run's first step is not among the timed ones
-    # bit for bit; the first step passes before anything is measured, the second loss is that of the first backward
-    assert list(found.losses) == alone(script)[1 : 1 + len(found.losses)]
+    first = facts.script.batches_per_update  # until the first update nothing is measured
+    shown = 2.0 if name == "memmap" else 1.0  # it divides its loss after it has looked at it
+    own = [loss / shown for loss in alone(script)]
+    assert list(found.losses) == own[first : first + len(found.losses)]  # bit for bit
     assert "went on after" not in real.log_text
 
 
@@ -164,8 +166,6 @@ def test_a_script_too_short_to_measure_says_so(real, write):
 
 
 def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
-    script = write(
-        LOADER.format(load=0, epochs=9, inside="model.weight.data.add_(x.t() @ torch.zeros(4, 4))[:1]", after="pass")
-    )
+    script = write(LOADER.format(load=0, epochs=9, inside="x.t() @ torch.zeros(4, 4)", after="pass"))
     facts = real.probe(script, unmodified=True)
     assert "fails on a batch of another size" in facts.fixed_batch
