@@ -143,6 +143,9 @@ def _checkpointed(function: Any, modules: list[nn.Module], *args: Any, **kwargs:
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), _statistics_kept(modules)
 
+    if torch.compiler.is_compiling():
+        # the partitioner recomputes no update of a buffer, keeps the random state, and takes no other contexts
+        return checkpoint(function, *args, use_reentrant=False, **kwargs)
     return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, context_fn=contexts, **kwargs)
 
 

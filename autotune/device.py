@@ -6,9 +6,13 @@ Written on `torch.accelerator` where that suffices and on `torch.cuda` where it 
 from __future__ import annotations
 
 import platform
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from autotune.errors import UsageError
 from autotune.machine import Machine
@@ -46,6 +50,10 @@ class Device:
     @property
     def is_accelerator(self) -> bool:
         return False
+
+    def random_state(self) -> Tensor:
+        """Return the state of the generator that operations on the device draw from."""
+        return torch.get_rng_state()
 
     def synchronize(self) -> None:
         """Wait until all work given to the device is done: called at the edges of a block, never inside."""
@@ -88,6 +96,15 @@ class Device:
     def native_fp16(self) -> bool:
         """Whether fp16 autocast pays at all; on a CPU it is many times slower than fp32."""
         return False
+
+    def capability(self) -> tuple[int, int] | None:
+        """Return the CUDA compute capability; None on anything but an NVIDIA card."""
+        return None
+
+    @contextmanager
+    def synchronizations(self) -> Iterator[list[str]]:
+        """Yield a list that fills with the places where the code inside waits for the device."""
+        yield []
 
 
 class Accelerator(Device):
@@ -158,6 +175,26 @@ class Cuda(Accelerator):
 
     def free_bytes(self) -> int | None:
         return int(torch.cuda.mem_get_info(self.torch)[0])
+
+    def random_state(self) -> Tensor:
+        return torch.cuda.get_rng_state(self.torch)
+
+    def capability(self) -> tuple[int, int] | None:
+        return None if torch.version.cuda is None else torch.cuda.get_device_capability(self.torch)
+
+    @contextmanager
+    def synchronizations(self) -> Iterator[list[str]]:
+        found: list[str] = []
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                yield found
+            synchronizing = (item for item in caught if "synchronizing" in str(item.message))
+            found.extend(f"{item.filename}, line {item.lineno}" for item in synchronizing)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
 
     def native_bf16(self) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))

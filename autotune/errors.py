@@ -1,6 +1,7 @@
 """What autotune raises. Only the command line turns these into an exit status.
 
 AutotuneError                 every error of ours; one clear message, no traceback needed
+├── Unsupported                a config asks for what this workload cannot do: an outcome of its trial, no more
 ├── UsageError                the command line or a file given to it is wrong (exit 2)
 │   ├── ConfigError           a damaged config file, an unknown option or value
 │   └── RunFolderError        the run folder cannot be used: exists, read-only, not a run
@@ -30,6 +31,10 @@ class AutotuneError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class Unsupported(AutotuneError):
+    pass
 
 
 class UsageError(AutotuneError):

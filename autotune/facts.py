@@ -40,6 +40,10 @@ class Facts:
     """intra-op threads that torch would use unasked"""
     native_bf16: bool = False
     native_fp16: bool = False
+    capability: tuple[int, int] | None = None
+    """CUDA compute capability; None on anything but an NVIDIA card"""
+    matmul_precision: str = "highest"
+    """torch's float32 matmul precision as the script leaves it"""
     deterministic: bool = False
     """the script asks for deterministic algorithms"""
 
@@ -94,6 +98,15 @@ class Facts:
     own_autocast: bool = False
     own_scaler: bool = False
     compiled: bool = False
+    """the model or step calls torch.compile itself"""
+    compile_refused: str | None = "nobody looked whether torch.compile works here"
+    """why torch.compile cannot be used; None where it can"""
+    draws_random: bool = False
+    """the step draws random numbers, as dropout does"""
+    synchronizes: tuple[str, ...] = ()
+    """places where the step waits for the accelerator: "train.py, line 12" """
+    moves_parameters: bool = False
+    """parameters lie elsewhere after a step than before it"""
 
     # a script that runs as it is
     script: ScriptFacts | None = None

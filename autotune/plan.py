@@ -36,6 +36,8 @@ class Plan:
     autocast_dtype: str | None = None
     """the torch dtype's name; None: no autocast"""
     scale_gradients: bool = False
+    compiles: bool = False
+    """a compiler is at work: at least one graph must come of it"""
     checkpoint_blocks: str | None = None
     """module path of the blocks to recompute; None: found by looking"""
 

@@ -97,11 +97,25 @@ class Phases:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """What torch.compile did in a trial."""
+
+    seconds: float
+    graphs: int
+    """compiled, recompilations included"""
+    recompilations: int = 0
+    """of these, after the first step: for another shape, or a guard that failed"""
+    cached: bool = False
+    """a part came from the compile cache of this search, so that a first run takes longer"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """What a measured trial yields. Times are in seconds, a step and a sample as defined in measure/."""
 
     sample_s: float
-    """the objective: time per sample, the epoch overhead's share included"""
+    """the objective: time per sample, the epoch overhead's share included, and the start's where a plan says how long
+    the training will be"""
     step_s: float
     uncertainty: float
     """half-width of the estimate within this run, relative; says nothing about the next run"""
@@ -136,6 +150,18 @@ class Measurement:
     updates: int
     """optimizer updates that were really made before the window"""
 
+    compilation: Compilation | None = None
+    """None: nothing was compiled"""
+    start_s: float = 0.0
+    """seconds until the first step is done, building and compiling included, as without a warm compile cache"""
+    planned_samples: int | None = None
+    """samples of the whole training that the start is spread over in `sample_s`; None: it is not"""
+
+    @property
+    def steady_sample_s(self) -> float:
+        """The time per sample without the start's share."""
+        return self.sample_s - start_share_s(self.start_s, self.planned_samples)
+
     @property
     def contention_s(self) -> float | None:
         """Per step: what is neither waiting nor undisturbed compute (work slowed by the loader's processes)."""
@@ -149,6 +175,11 @@ class Measurement:
     def disturbed(self) -> bool:
         """Whether the time is not that of the config alone."""
         return bool(HARD_FLAGS.intersection(self.flags))
+
+
+def start_share_s(start_s: float, planned_samples: int | None) -> float:
+    """Return the share of the start in the time of one sample; 0 where nobody said how long the training will be."""
+    return start_s / planned_samples if planned_samples else 0.0
 
 
 def undisturbed(runs: Sequence[Measurement]) -> list[Measurement]:
@@ -218,6 +249,10 @@ class TrialSpec:
     """how the script trains, where it runs as it is"""
     numerics: Task | None = None
     """for the numerics guard only"""
+    planned_samples: int | None = None
+    """samples of the whole training, over which the start is spread; None: it is not"""
+    known_compile_s: float = 0.0
+    """what compiling this config took in an earlier trial, before the compile cache knew it"""
     seed: int = 0
     target: float = 0.03
     """relative half-width at which a window is long enough"""
@@ -290,6 +325,8 @@ class RunInfo:
     """those that the user named, by name; the others follow from what is free when a search begins"""
     sampler: str
     objective: str = "throughput"
+    planned_samples: int | None = None
+    """samples that the user is going to train on: --steps or --epochs; None: not said"""
     seed: int
     trials: int
     """asked for"""

@@ -110,8 +110,13 @@ class Tuned:
     def device(self) -> torch.device:
         return self._device.torch
 
+    @property
+    def compiles(self) -> bool:
+        """Whether the config compiles the model, at its first step."""
+        return self._plan.compiles
+
     def model(self, model: M) -> M:
-        """Return the model on its device, with layout and checkpointing applied; it is changed in place."""
+        """Return the model on its device, with layout, checkpointing and compiling applied; it is changed in place."""
         model = model.to(self.device)
         for transform in self._plan.model_transforms:
             model = transform(model)  # type: ignore[assignment]

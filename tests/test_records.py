@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.documents import from_json, from_plain, read_record, to_json
 from autotune.records import (
     FORMAT,
     Block,
@@ -20,10 +21,6 @@ from autotune.records import (
     Source,
     TrialRecord,
     TrialSpec,
-    from_json,
-    from_plain,
-    read_record,
-    to_json,
 )
 
 MEASUREMENT = Measurement(

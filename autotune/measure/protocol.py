@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 
+from autotune.compiling import end_workers
 from autotune.measure.blocks import Estimate, StopRule, estimate
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks, small_batch_peak
 from autotune.measure.session import KEPT_LOSSES, Session
 from autotune.measure.validity import NonFinite, finite
 from autotune.measure.warmup import warm_up
 from autotune.measure.window import measure_window, plan_blocks
-from autotune.records import Block, Measurement
+from autotune.records import Block, Measurement, start_share_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,10 @@ class Wanted:
     """parameters that have gradients under the baseline"""
     small_batch: int | None = None
     """batch size of a few steps before anything else, for the memory line"""
+    planned_samples: int | None = None
+    """samples of the whole training: the start is spread over them; None: it is not"""
+    known_compile_s: float = 0.0
+    """what compiling took before the compile cache knew this config"""
 
 
 def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, ...]]:
@@ -39,6 +44,9 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     """
     small = None if wanted.small_batch is None else small_batch_peak(session, wanted.small_batch)
     updates, gradient_names = warm_up(session, wanted.gradient_names)
+    end_workers()  # their memory is none of the training's
+    start_s = session.start_s(wanted.known_compile_s)
+    share_s = start_share_s(start_s, wanted.planned_samples)
     plan = plan_blocks(session)
     session.host_memory.reset_peak()
     session.device.synchronize()
@@ -50,6 +58,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         min_s=session.device.min_window_s,
         budget_s=plan.budget_s,
         best_sample_s=wanted.best_sample_s,
+        epoch_share_s=share_s,
         fixed_blocks=wanted.fixed_blocks,
     )
     blocks, unmet = measure_window(session, plan, rule)
@@ -67,7 +76,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s, wait_s)
     epoch_samples = _samples_per_epoch(session, per_step)
     measurement = Measurement(
-        sample_s=found.sample_s + (overhead_s / epoch_samples if epoch_samples else 0.0),
+        sample_s=found.sample_s + (overhead_s / epoch_samples if epoch_samples else 0.0) + share_s,
         step_s=step_s,
         uncertainty=found.uncertainty,
         samples_per_step=per_step,
@@ -91,6 +100,9 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         updates=updates,
         small_batch=None if small is None else wanted.small_batch,
         small_peak=small,
+        compilation=session.compilation(),
+        start_s=start_s,
+        planned_samples=wanted.planned_samples,
     )
     return measurement, gradient_names
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import shapes, tensors
+from autotune.compiling import Compiles, so_far
 from autotune.device import Device
 from autotune.measure.memory import HostMemory
 from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
-from autotune.records import Limits
+from autotune.records import Compilation, Limits
 from autotune.samples import SampleCounter
 
 RECENT_STEPS = 5
@@ -40,6 +41,8 @@ class Session:
     progress: Callable[[str, dict[str, Any]], None] = _say_nothing
     """called with the name of a phase and figures to show"""
     clock: Callable[[], float] = time.perf_counter
+    compiles: Callable[[], Compiles] = so_far
+    """what torch.compile did in this process until now"""
     flags: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """that each phase took, by the names of `Phases`"""
@@ -58,6 +61,9 @@ class Session:
         self.queue = self.workers * int(config.value("prefetch_factor"))
         self.host_memory = HostMemory()
         self.stream = self.open_stream(self.training.loader.host, self.dataset_length)
+        self._compiled_before = self.compiles()
+        self.compiled_first = self._compiled_before
+        """what was compiled when the first step was done"""
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
 
     @property
@@ -109,6 +115,30 @@ class Session:
     def shapes_vary(self) -> bool:
         """Whether batches differ in more than the first dimension, which the last batch of an epoch explains."""
         return len({tuple(shape[1:] for shape in found) for found in self._shapes}) > 1
+
+    def compilation(self) -> Compilation | None:
+        """Return what was compiled since the session was opened; None: nothing."""
+        now, before = self.compiles(), self._compiled_before
+        if now == before:
+            return None
+        return Compilation(
+            seconds=now.seconds - before.seconds,
+            graphs=now.graphs - before.graphs,
+            recompilations=now.graphs - self.compiled_first.graphs,
+            cached=now.cached,
+        )
+
+    def start_s(self, known_compile_s: float = 0.0) -> float:
+        """Return the seconds until training runs at its pace, once warm-up is over.
+
+        Args:
+            known_compile_s: what compiling takes without a warm cache, where that is known; it counts in full.
+        """
+        now = self.compiles().seconds
+        later_s = now - self.compiled_first.seconds
+        spared_s = max(0.0, known_compile_s - (now - self._compiled_before.seconds))
+        done_s = self.seconds.get("build_s", 0.0) + self.stream.first_batch_s + self.seconds.get("first_step_s", 0.0)
+        return done_s + later_s + spared_s
 
     def stay_in_epoch(self, steps: int) -> None:
         """Where fewer than `steps` batches are left, run through to the next epoch, untimed."""

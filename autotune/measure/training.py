@@ -156,7 +156,8 @@ class Training:
                     "the model has lazy modules, and a training step of its own, which needs the optimizers first",
                     hint="Run the model once on a batch in the function that builds it.",
                 )
-            with torch.no_grad():
+            # a compilation without gradients would be thrown away
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"):
                 self.loss_step(self.model, self.tuned.place(next(iter(self.make_loader(batch_size=2)))))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Subset
 
+from autotune.errors import Unsupported
 from autotune.measure.session import Session
+from autotune.measure.stream import Fetched
 from autotune.measure.validity import ChangeWatch, NonFinite, TrainsNothing, UpdateCounter, finite
 
 MIN_STEPS = 5
@@ -12,6 +15,7 @@ MIN_EFFECTIVE_UPDATES = 3  # Adam's state is there after one; fp16 skips updates
 MAX_STEPS = 200  # fp16 halves its scale once a step and finds a working one long before
 MAX_S = 30.0  # slow steps stop here once they have made their effective updates
 MAX_PARTIAL_BATCH_S = 5.0  # for loading the last, smaller batch of an epoch
+QUIET_STEPS = 3  # without a new compilation, before compiling counts as over
 
 
 def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tuple[int, tuple[str, ...]]:
@@ -34,22 +38,38 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
     session.step(fetched)
     session.device.synchronize()
     session.seconds["first_step_s"] = clock() - began
+    session.compiled_first = compiled = session.compiles()
     began = clock()
-    steps = 1
-    while not _warm(session, steps, counter.effective, clock() - began):
+    steps, quiet = 1, 0
+    while not _warm(session, steps, counter.effective, clock() - began) or (
+        quiet < QUIET_STEPS and session.compilation() and steps < MAX_STEPS
+    ):
         session.progress("warm-up", {"step": steps})
-        at = clock()
-        fetched = session.stream.next()
-        session.step(fetched)
-        session.device.synchronize()
-        session.recent.append((clock() - at, fetched.wait_s))
+        fetched, took_s = _timed_step(session)
+        now = session.compiles()
+        if now == compiled:
+            session.recent.append((took_s, fetched.wait_s))
+            quiet += 1
+        else:
+            began += now.seconds - compiled.seconds  # compiling is no warm-up
+            compiled, quiet = now, 0
         session.look_at(fetched.batch)
         steps += 1
     _step_on_partial_batch(session)
+    _check_compiled(session)
     counter.remove()
     _check(session, counter, watch, expected_gradients)
     session.seconds["warmup_s"] = clock() - began
     return counter.effective, counter.gradient_names
+
+
+def _timed_step(session: Session) -> tuple[Fetched, float]:
+    """Return the batch that was trained on, and the seconds from asking for it to the end of its step."""
+    at = session.clock()
+    fetched = session.stream.next()
+    session.step(fetched)
+    session.device.synchronize()
+    return fetched, session.clock() - at
 
 
 def _warm(session: Session, steps: int, effective: int, elapsed_s: float) -> bool:
@@ -65,14 +85,28 @@ def _step_on_partial_batch(session: Session) -> None:
     training = session.training
     length = session.dataset_length
     rest = length % training.batch_size if length else 0
-    if rest < 2 or training.workload.drop_last or not session.plain_loader or session.fixed_batch:
+    fewest = 2 if any(isinstance(module, _BatchNorm) for module in training.model.modules()) else 1
+    if rest < fewest or training.workload.drop_last or not session.plain_loader or session.fixed_batch:
         return
     if session.stream.first_batch_s * rest / training.batch_size > MAX_PARTIAL_BATCH_S:
         return
+    compiled = session.compiles()
     loader = training.make_loader(Subset(training.dataset, range(rest)), batch_size=rest)
     for batch in loader.host:
         training.step(loader.place(batch), rest)
     session.device.synchronize()
+    if session.compiles().graphs == compiled.graphs:
+        return
+    session.flag("compiled_last_batch")
+    for _ in range(QUIET_STEPS):  # whole batches again: dynamo may take the batch size for variable from here on
+        _timed_step(session)
+
+
+def _check_compiled(session: Session) -> None:
+    if session.training.tuned.compiles and not session.compilation():
+        raise Unsupported(
+            "torch.compile found nothing to compile: the step never calls the model as a whole, or dynamo skips it"
+        )
 
 
 def _check(session: Session, counter: UpdateCounter, watch: ChangeWatch, expected: tuple[str, ...] | None) -> None:

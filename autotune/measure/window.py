@@ -107,6 +107,7 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
         The blocks, and the condition that was not met, if any.
     """
     pids = family()
+    compiled = session.compiles()
     drain_and_settle(session, plan)  # nothing slow from here to the first block: the queue would fill again
     if plan.whole_epochs:
         _finish_epoch(session)
@@ -140,6 +141,8 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
         session.flag(flag)
     if session.device.retries() > retries:
         session.flag("memory_pressure")
+    if session.compiles() != compiled:
+        session.flag("recompiled")
     if decision.kind in ("noise", "budget"):
         session.flag("noisy")
     if decision.kind == "slower":

@@ -6,11 +6,14 @@ import difflib
 
 from autotune.errors import ConfigError
 from autotune.options.accumulation import Accumulation
+from autotune.options.activation_memory_budget import ActivationMemoryBudget
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import BatchSize
 from autotune.options.channels_last import ChannelsLast
 from autotune.options.checkpoint_segments import CheckpointSegments
+from autotune.options.compile_mode import CompileMode
 from autotune.options.cudnn_benchmark import CudnnBenchmark
+from autotune.options.matmul_precision import MatmulPrecision
 from autotune.options.num_threads import NumThreads
 from autotune.options.num_workers import NumWorkers
 from autotune.options.optimizer_impl import OptimizerImpl
@@ -27,6 +30,7 @@ OPTIONS: dict[str, Option] = {
         BatchSize(),
         Accumulation(),
         Precision(),
+        MatmulPrecision(),
         NumWorkers(),
         PrefetchFactor(),
         PersistentWorkers(),
@@ -34,6 +38,8 @@ OPTIONS: dict[str, Option] = {
         ChannelsLast(),
         CheckpointSegments(),
         OptimizerImpl(),
+        CompileMode(),
+        ActivationMemoryBudget(),
         CudnnBenchmark(),
         NumThreads(),
     )

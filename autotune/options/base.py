@@ -63,6 +63,10 @@ class Context:
     """samples per optimizer step that the user wants kept; None: batch sizes are free"""
     allowed: frozenset[str] = frozenset()
     """opt-in options that the user asked for"""
+    trials: int | None = None
+    """budget of the search; None: unknown"""
+    planned_samples: int | None = None
+    """samples that the user is going to train on; None: unknown"""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Inapplicable:
 
     reason: str
     keep: bool = False
+    unless_asked: bool = False
+    """it would run: --fix and --choices may name it all the same"""
 
 
 class Option(ABC):
@@ -138,6 +144,10 @@ class Option(ABC):
     def roundoff(self, value: Value) -> float:
         """Return the relative error of one rounding where the claim is `ROUNDED`; by default TF32's, of 10 bits."""
         return 2.0**-11
+
+    def start_s(self, value: Value, context: Context) -> float:
+        """Return the seconds that `value` is expected to add to the start of a training (compiling)."""
+        return 0.0
 
     def refusal(self, value: Value, context: Context) -> str | None:
         """Return why this one value cannot run with this workload, or None."""

@@ -121,11 +121,12 @@ def make_space(
         name = option.name
         today = context.baseline.get(name, option.default)
         found = _on_a_script(option, option.choices(context), context)
-        if isinstance(found, Inapplicable):
+        asked = name in restricted or (name in fixed and fixed[name] != today)
+        if isinstance(found, Inapplicable) and not (found.unless_asked and asked):
             reasons[name] = found.reason
             if found.keep:
                 choices[name] = (today,)
-            if (name in fixed and fixed[name] != today) or name in restricted:
+            if asked:
                 raise UsageError(f"{name} does not apply here: {found.reason}")
         elif (by := option.decided_by(context)) is not None:
             if name in named:
@@ -138,6 +139,7 @@ def make_space(
             choices[name] = (today,)
             reasons[name] = "excluded"
         else:
+            assert not isinstance(found, Inapplicable)  # one that has to be asked for was not
             choices[name] = tuple(_with_today(option, found, today, context))
     # what the user runs today, whatever the search was restricted to: it may lie beside the choices
     names = [*choices, *Space(context, choices, reasons, Config()).decided]

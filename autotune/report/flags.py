@@ -16,6 +16,8 @@ FLAGS = {
     "short_epoch": "an epoch is so short that whole epochs were timed, their restarts included",
     "prefetch_bias": "too little data to empty the prefetch queue first: the loader may look quicker than it is",
     "variable_shapes": "batches differ in shape: time and peak memory are those of the batches seen",
+    "compiled_last_batch": "the last, smaller batch of each epoch was compiled by itself: drop_last would spare that",
+    "recompiled": "torch.compile still compiled during the window, as for shapes that vary: the time is too long",
     "disk_reads": "data came from the disk during the window, not from the page cache alone",
     "script_rerun": "the script ended before the measurement did, and was run again in the same process",
     # the host

@@ -16,6 +16,7 @@ from autotune.config import Config
 from autotune.drift import drifts
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
+from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord, undisturbed
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
@@ -253,6 +254,8 @@ class Search:
         """Return the batch size that, beside the config's own, gives the memory line of its class in one trial."""
         sizes = self.space.choices.get("batch_size", ())
         known = {self._memory_class(item.config) for item in self.measured.values() if item.sample_s is not None}
+        if plan_for(config).compiles:
+            return None  # a second batch size would be compiled, too, and dynamo would take it for variable
         if len(sizes) < 2 or self._memory_class(config) in known:
             return None
         smallest = int(min(sizes))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.records import REPEAT, Outcome, TrialRecord
+from autotune.records import REPEAT, Outcome, TrialRecord, start_share_s
 
 ATTRIBUTE = "observation"
 """user attribute of an Optuna trial that holds `Observation.to_dict()`"""
@@ -31,6 +31,10 @@ class Observation:
     """compute slowed by the loader's processes"""
     epoch_s: float = 0.0
     """share of the epoch's restart"""
+    start_s: float = 0.0
+    """seconds until the first step is done, building and compiling included"""
+    planned_samples: int | None = None
+    """samples over which `sample_s` spreads the start; None: it does not"""
     uncertainty: float = 0.03
     """relative half-width within the run"""
     peak_bytes: int | None = None
@@ -45,6 +49,11 @@ class Observation:
     """wall time of the trial"""
     repeat: bool = False
     """whether it counts in the place of the disturbed run of the same config before it"""
+
+    @property
+    def steady_sample_s(self) -> float | None:
+        """The objective without the start's share."""
+        return None if self.sample_s is None else self.sample_s - start_share_s(self.start_s, self.planned_samples)
 
     @property
     def fits(self) -> bool | None:
@@ -94,6 +103,8 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
         loader_s=None if found.loader_s is None else found.loader_s / per_step,
         contention_s=None if found.contention_s is None else max(0.0, found.contention_s) / per_step,
         epoch_s=share,
+        start_s=found.start_s,
+        planned_samples=found.planned_samples,
         uncertainty=found.uncertainty,
         peak_bytes=peak_bytes,
         small_batch=found.small_batch,

@@ -235,6 +235,7 @@ def _check_same(earlier: RunInfo, now: RunInfo) -> None:
         "objective": (earlier.objective, now.objective),
         "baseline": (dict(earlier.baseline), dict(now.baseline)),
         "samples per optimizer step": (earlier.effective_batch, now.effective_batch),
+        "planned samples": (earlier.planned_samples, now.planned_samples),
     }
     for name in sorted({*earlier.asked_limits, *now.asked_limits}):
         pairs[name] = (earlier.asked_limits.get(name), now.asked_limits.get(name))
@@ -276,6 +277,10 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
             f"every config makes an optimizer step of {wishes.effective_batch} samples, in one batch or several"
         )
         lines += accumulation_warnings(facts)
+    if prepared.planned_samples is not None:
+        lines.append(
+            f"times include the start, compiling among it, spread over the {prepared.planned_samples:,} samples planned"
+        )
     if facts.default_optimizer:
         lines.append("the script names no optimizer: AdamW was taken")
     if verify != "none":

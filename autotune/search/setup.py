@@ -52,6 +52,10 @@ class Wishes:
     trial_budget_max_s: float = 120.0
     trials: int = 24
     timeout_s: float | None = None
+    steps: int | None = None
+    """of the baseline's batch, that the user is going to train; None: not said"""
+    epochs: float | None = None
+    """the same in epochs"""
     seed: int = 0
     sampler: str = "structured"
     objective: str = "throughput"
@@ -76,6 +80,8 @@ class Prepared:
     space: Space
     limits: Limits
     accelerator: bool
+    planned_samples: int | None = None
+    """of the training that the user plans; the start is spread over them"""
 
 
 def prepare(
@@ -127,6 +133,7 @@ def prepare(
                 hint="Give it: --baseline batch_size=64, or Workload(baseline={'batch_size': 64}).",
             )
         baseline["batch_size"] = 1
+    planned = planned_samples(wishes, facts, int(baseline["batch_size"]))
     context = Context(
         facts=facts,
         machine=machine,
@@ -135,6 +142,8 @@ def prepare(
         batch_step=wishes.batch_step,
         effective_batch=wishes.effective_batch,
         allowed=wishes.allowed,
+        trials=wishes.trials,
+        planned_samples=planned,
     )
     check_effective_batch(context)
     fixed = {**wishes.fixed, **({"batch_size": baseline["batch_size"]} if wishes.keep_batch else {})}
@@ -146,6 +155,7 @@ def prepare(
         space=space,
         limits=_limits(wishes, machine, facts),
         accelerator=facts.device != "cpu",
+        planned_samples=planned,
     )
 
 
@@ -163,6 +173,26 @@ def check_batch_wishes(wishes: Wishes) -> None:
             "--keep-batch keeps the baseline's batch size, and it is named by --fix, --choices or --exclude too",
             hint="Give one of them.",
         )
+
+
+def planned_samples(wishes: Wishes, facts: Facts, batch_size: int) -> int | None:
+    """Return how many samples the user is going to train on; None where that was not said.
+
+    Args:
+        batch_size: of the baseline, whose steps `--steps` counts.
+
+    Raises:
+        UsageError: both steps and epochs, or epochs of data whose length nobody knows.
+    """
+    if wishes.steps is not None and wishes.epochs is not None:
+        raise UsageError("--steps and --epochs both say how long you train: give one of them")
+    if wishes.steps is not None:
+        return wishes.steps * batch_size
+    if wishes.epochs is None:
+        return None
+    if facts.dataset_length is None:
+        raise UsageError("--epochs: nobody knows how long an epoch of this data is", hint="Give --steps instead.")
+    return max(1, round(wishes.epochs * facts.dataset_length))
 
 
 def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) -> RunInfo:
@@ -187,6 +217,7 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         },
         sampler=wishes.sampler,
         objective=wishes.objective,
+        planned_samples=prepared.planned_samples,
         seed=wishes.seed,
         trials=wishes.trials,
         timeout_s=wishes.timeout_s,

@@ -14,7 +14,7 @@ from typing import Any
 from autotune.config import Config
 from autotune.device import device_named
 from autotune.documents import from_json
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, Unsupported
 from autotune.machine import versions
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.session import Session
@@ -161,6 +161,8 @@ def _measure(workload: Workload, spec: TrialSpec, progress: Progress, seconds: d
         fixed_blocks=spec.fixed_blocks,
         gradient_names=spec.gradient_names,
         small_batch=spec.small_batch,
+        planned_samples=spec.planned_samples,
+        known_compile_s=spec.known_compile_s,
     )
     measurement, gradient_names = measure(session, wanted)
     seconds["first_batch_s"] = session.stream.first_batch_s
@@ -177,6 +179,8 @@ def _account_for(error: BaseException, phase: str) -> tuple[Outcome, Failure]:
         return Outcome.NON_FINITE, Failure(
             reason="loss is not finite", message="the loss became NaN or infinite", phase=phase
         )
+    if isinstance(error, Unsupported):
+        return Outcome.UNSUPPORTED, Failure(reason=error.message, message=str(error), phase=phase)
     if isinstance(error, AutotuneError):
         return Outcome.ERROR, Failure(reason=error.message, message=str(error), traceback=error.traceback, phase=phase)
     classified = classify_error(error)

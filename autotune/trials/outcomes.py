@@ -34,7 +34,10 @@ TEXTS: tuple[tuple[str, Outcome, str], ...] = (
     ("received 0 items of ancdata", Outcome.ERROR, "too many open files"),
 )
 
-GRAVEST = (Outcome.OUT_OF_MEMORY, Outcome.CRASHED, Outcome.ERROR)
+GRAVEST = (Outcome.OUT_OF_MEMORY, Outcome.CRASHED, Outcome.ERROR, Outcome.UNSUPPORTED)
+
+COMPILER = ("torch._dynamo.", "torch._inductor.")
+"""modules of the exceptions that say that torch.compile cannot do it"""
 
 ADVICE = {
     "out of shared memory": "Loader workers pass batches through /dev/shm: enlarge it (docker run --shm-size=8g), "
@@ -101,7 +104,10 @@ def _classify_one(error: BaseException) -> Classified | None:
     if not isinstance(error, RuntimeError | OSError | SystemError):
         return None  # a user's ValueError that speaks of memory is an error of theirs
     text = str(error).lower()
-    return next((Classified(outcome, reason) for part, outcome, reason in TEXTS if part in text), None)
+    found = next((Classified(outcome, reason) for part, outcome, reason in TEXTS if part in text), None)
+    if found is None and type(error).__module__.startswith(COMPILER):
+        return Classified(Outcome.UNSUPPORTED, "torch.compile failed")
+    return found
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,9 @@ from torch.utils.data import IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
+from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import device_named
+from autotune.device import Device, device_named
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
@@ -58,8 +60,11 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     progress("first step", {})
     batches, load_s = first_batches(training)
     batch = batches[0]
+    before = so_far().graphs
     with _watching() as seen:
         step_s = _time_steps(training, batches)
+    compiled = own_compile(training.model) or so_far().graphs > before
+    habits = _Habits.of(training, device, batch)
     chain, chain_refused = _probe_chain(training, batch)
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
@@ -70,6 +75,8 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         default_threads=torch.get_num_threads(),
         native_bf16=device.native_bf16(),
         native_fp16=device.native_fp16(),
+        capability=device.capability(),
+        matmul_precision=torch.get_float32_matmul_precision(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=workload.drop_last or drops_last(training.loader.host),
@@ -97,7 +104,11 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         uses_tuned_autocast=training.tuned.autocast_entered > 0,
         own_autocast="autocast" in seen,
         own_scaler="scaler" in seen,
-        compiled=any(hasattr(module, "_orig_mod") for module in training.model.modules()),
+        compiled=compiled,
+        compile_refused=why_no_compiler(device.type),
+        draws_random=habits.draws_random,
+        synchronizes=habits.synchronizes,
+        moves_parameters=habits.moves_parameters,
         import_s=seconds["import_s"],
         build_s=seconds["build_s"],
         sample_load_s=load_s / batch_size,
@@ -129,6 +140,30 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
     return took
+
+
+@dataclass(frozen=True)
+class _Habits:
+    """What one more step does that decides how it may be compiled."""
+
+    draws_random: bool
+    synchronizes: tuple[str, ...]
+    """places where it waits for the device"""
+    moves_parameters: bool
+
+    @classmethod
+    def of(cls, training: Training, device: Device, batch: Any) -> _Habits:
+        placed = training.loader.place(clone(batch))
+        addresses = [item.data_ptr() for item in training.model.parameters()]
+        states = [torch.get_rng_state(), device.random_state()]
+        with device.synchronizations() as found:
+            training.step(placed)
+        later = [torch.get_rng_state(), device.random_state()]
+        return cls(
+            draws_random=not all(torch.equal(before, after) for before, after in zip(states, later, strict=True)),
+            synchronizes=tuple(found),
+            moves_parameters=addresses != [item.data_ptr() for item in training.model.parameters()],
+        )
 
 
 @contextmanager

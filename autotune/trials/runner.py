@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -71,6 +72,9 @@ class ForkServerRunner:
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._buffer = b""
+        self._compile_cache = tempfile.TemporaryDirectory(prefix="autotune-compiled-", ignore_cleanup_errors=True)
+        """torch.compile's cache for this runner's trials: a verification need not compile again, and the user's own
+        cache neither helps nor grows"""
 
     def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
         started_at, began = time.time(), time.perf_counter()
@@ -106,6 +110,7 @@ class ForkServerRunner:
                 self._server.kill()
                 self._server.wait()
         self._forget_server()
+        self._compile_cache.cleanup()
 
     def _ready(self) -> socket.socket:
         """Return the connection to a server that is up, starting one where there is none.
@@ -118,6 +123,8 @@ class ForkServerRunner:
         self._forget_server()
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
+        environment["TORCHINDUCTOR_CACHE_DIR"] = self._compile_cache.name  # Triton's lies in it
+        environment.pop("TRITON_CACHE_DIR", None)
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],

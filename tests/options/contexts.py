@@ -69,6 +69,8 @@ CONTEXTS = {
     "batchnorm": make_context(batchnorm=True, dataset_length=97),
     "sequential": on_cuda(chain_kind="sequential", chain_length=9),
     "slow loader": on_cuda(load_s=0.05),
+    "compiler": make_context(compile_refused=None),
+    "hopper": on_cuda(capability=(9, 0), compile_refused=None),
     "no precision": make_context(native_bf16=False),
     "effective batch": make_context(effective_batch=96),
     "optimizer": make_context(optimizer_impls=("foreach", "fused")),

@@ -16,6 +16,7 @@ from autotune.search.model.cost import CostModel
 from autotune.search.model.encoding import Encoding, FloatArray, Rows
 from autotune.search.model.failures import FailureModel
 from autotune.search.model.memory import MemoryModel, Peak
+from autotune.search.model.start import StartModel
 from autotune.search.model.step import StepModel
 from autotune.search.observation import Observation
 
@@ -55,6 +56,7 @@ class Belief:
         self.running = distinct(encoding, encoding.rows(running))
         rows = encoding.rows([trial.config for trial in measured])
         self.time = StepModel(encoding, rows, measured, self.running)
+        self.start = StartModel(encoding, rows, measured)
         self.limit_bytes = next((trial.limit_bytes for trial in reversed(seen) if trial.limit_bytes), None)
         self.memory = self._learn_memory(seen)
         failed = [trial for trial in seen if not trial.outcome.measured and trial.fits is not False]
@@ -69,7 +71,7 @@ class Belief:
         """every config with an outcome, once"""
         self.measured = distinct(encoding, rows)
         """every config with a time, once"""
-        self.measured_times = np.exp(self.time.log_time(self.measured)[0])
+        self.measured_times = np.exp(self.time.log_time(self.measured)[0]) + self.start.share_s(self.measured)
         """posterior mean seconds a sample of the measured configs"""
         self.measured_peaks, self.feasible = self._measured_memory(measured)
         """largest bytes seen of each, and whether it stayed in its memory"""
@@ -78,7 +80,7 @@ class Belief:
         """Return what is expected of `rows`, one posterior sample for each line of three `normals`."""
         limited = self.memory is not None and self.limit_bytes is not None
         return Outlook(
-            times=self.time.samples(rows, normals),
+            times=self.time.samples(rows, normals) + self.start.share_s(rows),
             peaks=np.exp(self.memory.predict(rows)[0]) if self.memory else np.zeros(len(rows)),
             fits=self.fits(rows) if limited else np.ones(len(rows)),
             runs=self._failures.runs(rows),
@@ -114,7 +116,7 @@ class Belief:
         if not timed:
             return None
         rows = self.encoding.rows([trial.config for trial in timed])
-        return CostModel(self.encoding, rows, timed, self.time)
+        return CostModel(self.encoding, rows, timed, self.time, self.start)
 
     def _measured_memory(self, measured: Sequence[Observation]) -> tuple[FloatArray, Mask]:
         peaks, feasible = np.zeros(len(self.measured)), np.ones(len(self.measured), dtype=bool)

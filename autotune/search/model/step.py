@@ -1,4 +1,4 @@
-"""Time per sample of a config, from its two sides.
+"""Time per sample of a config once it runs at its pace, from its two sides.
 
     t = (compute + loader) + restart                      while the loader works inside the training process
     t = ((compute (1 + g load))^p + loader^p)^(1/p) + restart      beside worker processes
@@ -40,7 +40,7 @@ class StepModel:
         believed: Rows | None = None,
     ) -> None:
         self._encoding = encoding
-        total = np.array([float(seen.sample_s or np.nan) for seen in observations])
+        total = np.array([float(seen.steady_sample_s or np.nan) for seen in observations])
         split = np.array([bool(seen.compute_s and seen.loader_s) for seen in observations])
         self._split = bool(split.any())
         if self._split:
