@@ -13,15 +13,17 @@ from typing import Any
 from autotune.config import Config
 from autotune.measure.numerics.observe import Bench, Observed, Overflow, finite, initial_state, micro_batches, observe
 from autotune.measure.numerics.rules import (
+    FAITHFUL,
     LATER_COSINE,
     ROUNDED_LOSS,
     Reference,
+    as_other_draws,
     as_rounding_alone,
     compare,
     loss_difference,
     reference_of,
-    same,
     whole_cosine,
+    whole_error,
     wider,
 )
 from autotune.measure.numerics.samples import Unchecked, take_batches
@@ -34,6 +36,7 @@ from autotune.workload import Workload
 from autotune.workload.script import brief
 
 SINGLE = 2.0**-22  # relative error of a float32 sum: some roundings
+OTHER_SEEDS = 1000  # so far away are the seeds of the same steps with other random numbers
 LATER_STEPS = 12  # of the baseline, before a sensitive model is looked at again
 FLOAT64 = "float64"
 SCATTER = "the baseline's own scatter"
@@ -82,6 +85,7 @@ class _Check:
         self._task, self._progress, self._changed = task, progress, dict(changed)
         self._baseline = baseline.replace(num_workers=0)
         self._notes: list[str] = []
+        self._candidate: Observed | None = None
         self._plain = Config(batch_size=self._baseline.value("batch_size"))
         everything = self._baseline.replace(**self._changed)
         parts = math.lcm(micro_batches(self._baseline), micro_batches(everything))
@@ -114,7 +118,7 @@ class _Check:
             comparisons.append(self._compare(Maths.ROUNDED, {**exact, **rounded}, base, reference))
         failed = next((found for found in comparisons if not found.passed), None)
         status, reason = (Status.PASSED, "") if failed is None else (Status.FAILED, failed.reason)
-        if failed is not None and not failed.untrained and self._random(base):
+        if failed is not None and not failed.untrained and self._drawn_otherwise(base):
             status = Status.NOT_CHECKED
             reason = "the model draws random numbers that could not be switched off, so that no two runs need agree"
         return Numerics(
@@ -147,6 +151,7 @@ class _Check:
                 raise
             reason = f"its steps raise {brief(culprit(error))}"
         else:
+            self._candidate = found
             comparison = compare(claim, options, found, base, reference)
             if comparison.passed or comparison.untrained:
                 return comparison
@@ -165,7 +170,7 @@ class _Check:
         self._progress("baseline with rounding noise", {})
         claim, options = Maths(comparison.claim), comparison.options
         if claim is Maths.EXACT and reference is not None:
-            rounded = observe(self._bench, self._baseline, self._state, noise=SINGLE)
+            rounded = observe(self._bench, self._baseline, self._state, noise=self._grain)
             again = compare(claim, options, found, base, wider(reference, base, rounded))
             return again if again.passed else self._on_other_batches(again, config, reference)
         roundoff = max(OPTIONS[name].roundoff(value) for name, value in options.items() if _rounds(name))
@@ -190,7 +195,7 @@ class _Check:
         for first in range(1, self._task.steps):
             self._progress(f"batch {first + 1}", {})
             base = observe(self._bench, self._baseline, self._state, first=first, steps=1)
-            noise = 0.0 if double else SINGLE
+            noise = 0.0 if double else self._grain
             other = observe(self._bench, plain, self._state, first=first, steps=1, double=double, noise=noise)
             found = observe(self._bench, config, self._state, first=first, steps=1)
             target = reference_of(base, other, other if double else base)
@@ -218,18 +223,31 @@ class _Check:
             except Exception as error:
                 why = brief(culprit(error))
             else:
-                if finite(target) and target.gradients.keys() == base.gradients.keys():
+                alike = finite(target) and target.gradients.keys() == base.gradients.keys()
+                if alike and whole_error(base, target) <= FAITHFUL:
                     return reference_of(base, target, target), FLOAT64
-                why = "it trains other parameters there"
+                why = "it computes something else there, from random numbers perhaps"
         self._notes.append(f"no float64 run: {why}")
         self._progress("baseline again", {})
-        again = observe(self._bench, self._baseline, self._state, noise=SINGLE)
+        again = observe(self._bench, self._baseline, self._state, noise=self._grain)
         return reference_of(base, again, base), SCATTER
 
-    def _random(self, base: Observed) -> bool:
-        """Whether the baseline is not the same twice: something draws random numbers that `quiet` does not know."""
-        self._progress("baseline again", {})
-        return not same(base, observe(self._bench, self._baseline, self._state, steps=1, salt=1000))
+    def _drawn_otherwise(self, base: Observed) -> bool:
+        """Whether the last candidate is no farther off than other random numbers, unknown to `quiet`, explain."""
+        assert self._candidate is not None
+        self._progress("baseline, other random numbers", {})
+        redrawn = observe(self._bench, self._baseline, self._state, steps=1, salt=OTHER_SEEDS)
+        return as_other_draws(self._candidate, base, redrawn)
+
+    @property
+    def _grain(self) -> float:
+        """The relative error of one rounding under the baseline."""
+        rounded = [
+            OPTIONS[name].roundoff(value)
+            for name, value in self._baseline.difference(Config()).items()
+            if _rounds(name)
+        ]
+        return max([SINGLE, *rounded])
 
 
 def _rounds(name: str) -> bool:

@@ -62,10 +62,6 @@ def _random_attributes(model: nn.Module) -> Iterator[tuple[nn.Module, str, Any, 
         kind = type(module).__name__.lower()
         if isinstance(module, nn.RNNBase):
             yield module, "dropout", module.dropout, 0.0
-        elif isinstance(module, nn.RReLU):
-            middle = (module.lower + module.upper) / 2
-            yield module, "lower", module.lower, middle
-            yield module, "upper", module.upper, middle
         elif not isinstance(module, nn.modules.dropout._DropoutNd) and any(part in kind for part in DROP_CLASSES):
             for name in DROP_RATES:
                 value = module.__dict__.get(name)

@@ -25,6 +25,7 @@ NORM_RATIOS = (0.9, 1.1)
 MIN_MOVED, MAX_MOVED = 0.5, 2.0  # of the baseline's change of a parameter over all steps
 NEGLIGIBLE = 1e-3  # of the whole gradient's norm: a smaller one may be nothing but rounding (a bias before BatchNorm)
 EXACT_LOSS, ROUNDED_LOSS = 1e-3, 0.05  # relative difference of losses that is always allowed
+FAITHFUL = 0.05  # error of the whole gradient to float64, from which on float64 computes something else
 NOISE_FACTOR = 2.0  # of what simulated rounding does to the gradient of a sensitive model
 LATER_COSINE = 0.9  # of the whole gradient, at weights that a sensitive model reaches after some steps
 SHOWN = 3  # names of parameters in a reason
@@ -146,14 +147,21 @@ def loss_difference(candidate: Observed, baseline: Observed) -> float:
     return _over(worst, scale)
 
 
-def same(first: Observed, second: Observed) -> bool:
-    """Whether two runs differ by no more than rounding: nothing random is left in them."""
-    names = _weighty(first)
-    return all(
-        name in second.gradients
-        and _over((found := angle(first.gradients[name], second.gradients[name])).distance, found.norm) < 1e-3
-        for name in names
-    )
+def as_other_draws(candidate: Observed, baseline: Observed, redrawn: Observed) -> bool:
+    """Whether the candidate is about as far from the baseline as the baseline is from itself under another seed."""
+    for name in _weighty(baseline):
+        far = (
+            angle(redrawn.gradients[name], baseline.gradients[name]).distance if name in redrawn.gradients else math.inf
+        )
+        if not angle(candidate.gradients[name], baseline.gradients[name]).distance <= NOISE_FACTOR * far:
+            return False
+    return True
+
+
+def whole_error(first: Observed, second: Observed) -> float:
+    """Return how far the gradients of all parameters are apart, relative to the second's norm."""
+    angles = [angle(first.gradients[name], gradient) for name, gradient in second.gradients.items()]
+    return math.sqrt(_over(sum(item.distance**2 for item in angles), sum(item.other_norm**2 for item in angles)))
 
 
 def _untrained(candidate: Observed, baseline: Observed, weighty: list[str]) -> str:
