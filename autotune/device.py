@@ -58,6 +58,11 @@ class Device:
     def synchronize(self) -> None:
         """Wait until all work given to the device is done: called at the edges of a block, never inside."""
 
+    @contextmanager
+    def synchronisations(self) -> Iterator[list[tuple[str, int]]]:
+        """Note (file, line) where the host waits for the device meanwhile; filled at the end. The CPU never waits."""
+        yield []
+
     def cap_memory(self, limit_bytes: int | None) -> None:
         """Let allocations beyond `limit_bytes` fail. The CPU has no such cap; the watchdog stands in."""
 
@@ -160,6 +165,19 @@ class Cuda(Accelerator):
     @property
     def name(self) -> str:
         return torch.cuda.get_device_name(self.torch)
+
+    @contextmanager
+    def synchronisations(self) -> Iterator[list[tuple[str, int]]]:
+        found: list[tuple[str, int]] = []
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield found
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        found += [(item.filename, item.lineno) for item in caught if "synchroniz" in str(item.message)]
 
     def cap_memory(self, limit_bytes: int | None) -> None:
         if limit_bytes is None:

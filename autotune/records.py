@@ -226,7 +226,7 @@ class TrialSpec:
 
     number: int
     kind: str = "trial"
-    """"probe", "numerics" or "trial" """
+    """"probe", "numerics", "doctor" or "trial" """
     config: Mapping[str, Any]
     baseline: Mapping[str, Any]
     source: Source
@@ -285,6 +285,8 @@ class TrialRecord:
     """what the probe found; for the probe only"""
     numerics: Numerics | None = None
     """what the numerics guard found; for its trials only"""
+    diagnosis: Mapping[str, Any] | None = None
+    """what the doctor found; for the doctor only"""
     gradient_names: tuple[str, ...] | None = None
     phases: Phases = field(default_factory=Phases)
     limits: Limits | None = None

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from autotune.cli import explain, inspect, options, report, results, run, search, show, verify
+from autotune.cli import doctor, explain, inspect, options, report, results, run, search, show, verify
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ for command in (
     verify.verify,
     options.options,
     explain.explain,
+    doctor.doctor,
 ):
     app.command()(command)
 

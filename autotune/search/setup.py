@@ -121,7 +121,7 @@ def prepare(
     )
     record = runner.run(spec, folder.probe_log, report)
     if record.outcome is not Outcome.OK or record.facts is None:
-        raise _refusal(record, source, folder.probe_log)
+        raise refusal(record, source, folder.probe_log)
     facts: Facts = from_plain(Facts, record.facts)
     if locks is not None:
         locks.take(facts.device)
@@ -272,7 +272,8 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
     )
 
 
-def _refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:
+def refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:
+    """Return the error that says why a workload did not come to its first step."""
     trouble = record.failure
     assert trouble is not None
     name = Path(source.script).name or "the workload"

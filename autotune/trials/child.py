@@ -121,6 +121,10 @@ def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict
         return {"facts": asdict(probe(workload, spec, progress, seconds))}
     if spec.kind == "numerics":
         return {"numerics": _compare(workload, spec, progress)}
+    if spec.kind == "doctor":
+        from autotune.doctor.examine import examine  # no trial needs it
+
+        return {"diagnosis": asdict(examine(workload, spec, progress, seconds))}
     return _measure(workload, spec, progress, seconds)
 
 

@@ -1,0 +1,265 @@
+"""What happens in a step, operation by operation: noted while it runs, with the user's line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autotune.batches import clone, tensors
+from autotune.doctor.lines import Line, in_backward, line_of, users
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from autotune.doctor.context import Context
+
+READS = {
+    "item": ".item()",
+    "tolist": ".tolist()",
+    "numpy": ".numpy()",
+    "__array__": "numpy of a tensor",
+    "__bool__": "the truth of a tensor",
+    "__float__": "float() of a tensor",
+    "__int__": "int() of a tensor",
+    "__index__": "a tensor as an index",
+    "__complex__": "complex() of a tensor",
+    "__repr__": "printing a tensor",
+    "__format__": "printing a tensor",
+    "__contains__": "`in` a tensor",
+    "cpu": ".cpu()",
+    "equal": "torch.equal()",
+    "allclose": "torch.allclose()",
+    "nonzero": "nonzero()",
+    "argwhere": "argwhere()",
+    "masked_select": "masked_select()",
+    "unique": "unique()",
+    "unique_consecutive": "unique_consecutive()",
+    "bincount": "bincount()",
+}
+"""functions whose result, or its size, the host must know: it waits for the device"""
+SIZED_BY_DATA = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount")
+FACTORIES = frozenset(
+    """
+    tensor as_tensor from_numpy zeros ones full empty arange linspace logspace eye rand randn randint randperm
+    """.split()  # noqa: SIM905 -- a list of so many words is unreadable
+)
+MOVES = ("to", "cuda", "type_as")
+TORCH_WRAPPERS = ("torch/_tensor.py", "torch/_tensor_str.py", "torch/overrides.py", "torch/functional.py")
+"""files whose frames lie between the user's line and a function that it calls"""
+
+
+@dataclass
+class Operation:
+    """One kind of operation at one line."""
+
+    count: int = 0
+    elements: int = 0
+    """of all outputs together"""
+    differentiable: bool = False
+
+
+@dataclass
+class Trace:
+    """What was noted in `steps` steps."""
+
+    steps: int
+    operations: dict[tuple[str, Line | None, bool], Operation] = field(default_factory=dict)
+    """by name, the user's line, and whether the backward pass called it"""
+    reads: Counter[tuple[str, Line]] = field(default_factory=Counter)
+    """results that the host waits for, by what they are"""
+    moved: Counter[tuple[str, Line]] = field(default_factory=Counter)
+    """tensors made on the host and then moved, by the function that made them and its line"""
+    copies: Counter[tuple[str, Line]] = field(default_factory=Counter)
+    """other copies between host and device: "to the device", "to the host" """
+    full_zeros: Counter[Line] = field(default_factory=Counter)
+    """gradients set to zeros instead of None"""
+    anomaly: bool = False
+    """anomaly detection was on"""
+    autocast: set[str] = field(default_factory=set)
+    """types that the step asked autocast for, by name"""
+    updates: int = 0
+    """optimizer steps"""
+
+    @property
+    def operations_per_step(self) -> int:
+        return sum(item.count for item in self.operations.values()) // max(1, self.steps)
+
+
+def trace_steps(context: Context, steps: int) -> Trace:
+    """Train on cached batches with every operation noted."""
+    trace = Trace(steps)
+    training = context.training
+    handles = [item.register_step_post_hook(lambda *_: _count_update(trace)) for item in training.optimizers]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a second frame between the user's line and torch moves where they point
+            for index in range(steps):
+                batch = training.loader.place(clone(context.cached[index % len(context.cached)]))
+                with _watching_calls(trace), _Operations(trace), _Functions(trace):
+                    training.step(batch)
+        with context.session.device.synchronisations() as seen:
+            context.run_steps(steps)
+        for place in seen:
+            if users(place[0]) and not any(line == place for _, line in trace.reads):
+                trace.reads["waiting for the device", Line(*place)] += 1
+    finally:
+        for handle in handles:
+            handle.remove()
+    return trace
+
+
+def _count_update(trace: Trace) -> None:
+    trace.updates += 1
+
+
+class _Operations(TorchDispatchMode):
+    """Notes what reaches torch's kernels, the backward pass included."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        frame = sys._getframe(1)
+        backward = in_backward(frame)
+        name = func.overloadpacket.__name__
+        self._trace.anomaly |= torch.is_anomaly_enabled()
+        key = (name, None if backward else line_of(frame), backward)
+        noted = self._trace.operations.setdefault(key, Operation())
+        noted.count += 1
+        noted.elements += sum(item.numel() for item in tensors(result))
+        return result
+
+
+class _Functions(TorchFunctionMode):
+    """Notes the functions and methods that Python code calls."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+        self._on_host: dict[int, tuple[str, Line, Any]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        line = _direct_line(sys._getframe(1))
+        if line is not None:
+            name = getattr(func, "__name__", "")
+            self._note_read(name, line, args, kwargs)
+            self._note_host(name, line, args, kwargs, result)
+        return result
+
+    def _note_read(self, name: str, line: Line, args: Any, kwargs: Any) -> None:
+        what = READS.get(name)
+        if (name == "__getitem__" and _has_mask(args[1])) or (
+            name == "__setitem__" and _has_mask(args[1]) and isinstance(args[2], Tensor) and args[2].numel() > 1
+        ):
+            what = "indexing by a mask"
+        elif name == "where" and len(args) + len(kwargs) == 1:
+            what = "where() of a condition alone"
+        elif name == "to" and _to_host(args[1:], kwargs):
+            what = '.to("cpu")'
+        if what is None or self._known_on_host(args):
+            return
+        self._trace.reads[what, line] += 1
+
+    def _known_on_host(self, args: Any) -> bool:
+        """Whether the first tensor was made on the host in this step and never left it."""
+        first = args[0] if args else None
+        return isinstance(first, Tensor) and id(first) in self._on_host
+
+    def _note_host(self, name: str, line: Line, args: Any, kwargs: Any, result: Any) -> None:
+        if not isinstance(result, Tensor):
+            return
+        if name in FACTORIES:
+            if kwargs.get("device") is None and result.device.type == "cpu":
+                self._on_host[id(result)] = (name, line, result)
+            return
+        given = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor)]
+        if name in MOVES and given and _names_device(name, args[1:], kwargs):
+            made = self._on_host.get(id(given[0]))
+            if _to_host(args[1:], kwargs):
+                return
+            if made is not None:
+                self._trace.moved[made[0], made[1]] += 1
+            elif result.device != given[0].device:
+                self._trace.copies["to the host" if result.device.type == "cpu" else "to the device", line] += 1
+            return
+        if given and all(id(item) in self._on_host for item in given):  # what is made from it lies there too
+            self._on_host[id(result)] = (*self._on_host[id(given[0])][:2], result)
+
+
+@contextmanager
+def _watching_calls(trace: Trace) -> Iterator[None]:
+    """Note the calls that no mode sees: gradients set to zeros, autocast entered."""
+    zero, module_zero, enter = Optimizer.zero_grad, nn.Module.zero_grad, torch.autocast.__enter__
+
+    def note_zeros(set_to_none: bool) -> None:
+        line = line_of(sys._getframe(2))
+        if not set_to_none and line is not None:
+            trace.full_zeros[line] += 1
+
+    def zero_grad(self: Any, set_to_none: bool = True) -> None:
+        note_zeros(set_to_none)
+        zero(self, set_to_none)
+
+    def module_zero_grad(self: Any, set_to_none: bool = True) -> None:
+        note_zeros(set_to_none)
+        module_zero(self, set_to_none)
+
+    def enter_autocast(self: Any) -> Any:
+        entered = enter(self)
+        if self._enabled:
+            trace.autocast.add(str(self.fast_dtype).removeprefix("torch."))
+        return entered
+
+    Optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
+    nn.Module.zero_grad = module_zero_grad  # type: ignore[method-assign]
+    torch.autocast.__enter__ = enter_autocast  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Optimizer.zero_grad = zero  # type: ignore[method-assign]
+        nn.Module.zero_grad = module_zero  # type: ignore[method-assign]
+        torch.autocast.__enter__ = enter  # type: ignore[method-assign]
+
+
+def _direct_line(frame: FrameType | None) -> Line | None:
+    """Return the user's line that called a function itself; None where a library did on its behalf."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if users(name):
+            return Line(name, frame.f_lineno)
+        if not name.endswith(TORCH_WRAPPERS):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _has_mask(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, Tensor) and part.dtype in (torch.bool, torch.uint8) for part in parts)
+
+
+def _names_device(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a `.to()` is about the device rather than the type."""
+    if name in ("cuda", "type_as"):
+        return True
+    return any(isinstance(item, torch.device | str | Tensor) for item in (*args[:1], kwargs.get("device")))
+
+
+def _to_host(args: Any, kwargs: Any) -> bool:
+    """Whether the line itself says that it wants the host."""
+    return bool(kwargs.get("device", args[0] if args else None) == "cpu")  # a torch.device is another thing
