@@ -58,8 +58,9 @@ def measure_step(session: Session) -> tuple[Ceilings, list[Any]]:
         step_s=step_s,
         uncertainty=found.uncertainty,
         samples_per_step=per_step,
+        workers=session.workers,
         wait_s=min(wait_s, step_s),
-        compute_s=min(compute_s, step_s),
+        compute_s=min(compute_s, step_s if session.device.is_accelerator else step_s - min(wait_s, step_s)),
         loader_s=loader_s,
         precision=_precision(session),
     )
@@ -96,7 +97,9 @@ def complete(session: Session, ceilings: Ceilings, cached: list[Any]) -> Ceiling
 
 def verdict(ceilings: Ceilings) -> str:
     """Return what bounds the step: "input", "transfer", "launches" or "compute"."""
-    stall = (ceilings.step_s - ceilings.compute_s) / ceilings.step_s
+    # without workers there is nothing that the loader could slow: what is neither waiting nor compute is noise
+    stalled_s = ceilings.step_s - ceilings.compute_s if ceilings.workers else ceilings.wait_s
+    stall = stalled_s / ceilings.step_s
     if stall > INPUT_BOUND and stall > 2 * ceilings.uncertainty:
         return "input"
     if ceilings.transfer_s is not None and ceilings.transfer_s > 0.5 * ceilings.compute_s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -142,9 +142,11 @@ class Context:
         count = max(3, min(1000, int(SAMPLED_S / max(self.ceilings.compute_s, 1e-4))))
         return sample_lines(lambda: self.run_steps(count))
 
-    def share_of_lines(self, lines: set[Line], *, with_backward: bool = True) -> float:
-        """Return the share of the compute that lines of the user's take."""
-        return self.line_shares.share(lines, with_backward=with_backward)
+    def share_of_lines(self, lines: Set[Line], *, forward_only: bool = False) -> float:
+        """Return the share of the compute that lines of the user's take, their part of the backward pass with it."""
+        everywhere = self.trace.seconds(backward=True)
+        behind = 0.0 if forward_only or not everywhere else self.trace.seconds(lines, backward=True) / everywhere
+        return self.line_shares.share(lines, behind)
 
 
 def findings_of(check: Any, context: Context) -> list[Finding]:

@@ -89,6 +89,8 @@ class Ceilings:
     uncertainty: float
     """relative half-width within the run"""
     samples_per_step: float
+    workers: int = 0
+    """of the loader, today"""
     wait_s: float
     compute_s: float
     """on batches that are there already, with the loader idle"""
@@ -115,7 +117,7 @@ class Ceilings:
 
     @property
     def contention_s(self) -> float:
-        """What is neither waiting nor undisturbed compute: work slowed by the loader's processes."""
+        """What is neither waiting nor undisturbed compute: work slowed by the loader's processes, or by others."""
         return max(0.0, self.step_s - self.wait_s - self.compute_s)
 
     @property
@@ -153,6 +155,11 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     """checks that could not be made, and why; signs that the machine was disturbed"""
     seconds: float = 0.0
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return "1 tensor is" or "3 tensors are"."""
+    return f"{count} {one if count == 1 else many}"
 
 
 SECTIONS = (Gives.SPEED, Gives.MEMORY, Gives.RESULT, Gives.ACCELERATOR)

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,19 +117,16 @@ class LineShares:
     """samples outside the backward pass, by the user's innermost line"""
     backward: int
 
-    def share(self, lines: set[Line], *, with_backward: bool = True) -> float:
+    def share(self, lines: Set[Line], backward: float = 0.0) -> float:
         """Return the share of the time that some lines take.
 
         Args:
             lines: the user's.
-            with_backward: add their part of the backward pass, in proportion to their part of all forward lines.
+            backward: their share of the backward pass.
         """
         if not self.samples:
             return 0.0
-        here = sum(self.forward[line] for line in lines)
-        everywhere = sum(self.forward.values())
-        behind = self.backward * here / everywhere if with_backward and everywhere else 0.0
-        return (here + behind) / self.samples
+        return (sum(self.forward[line] for line in lines) + self.backward * backward) / self.samples
 
 
 def sample_lines(work: Callable[[], object]) -> LineShares:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotune.batches import clone, tensors
+from autotune.doctor.kinds import NO_KERNELS
 from autotune.doctor.lines import Line, in_backward, line_of, users
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ FACTORIES = frozenset(
     tensor as_tensor from_numpy zeros ones full empty arange linspace logspace eye rand randn randint randperm
     """.split()  # noqa: SIM905 -- a list of so many words is unreadable
 )
+MIN_REPEATS = 16  # of one operation at one line in a step, to be a loop
+SMALL_ELEMENTS = 1 << 14  # of an output
 MOVES = ("to", "cuda", "type_as")
 TORCH_WRAPPERS = ("torch/_tensor.py", "torch/_tensor_str.py", "torch/overrides.py", "torch/functional.py")
 """files whose frames lie between the user's line and a function that it calls"""
@@ -66,7 +70,13 @@ class Operation:
     count: int = 0
     elements: int = 0
     """of all outputs together"""
-    differentiable: bool = False
+    seconds: float = 0.0
+    """inside torch's kernels, without what Python adds"""
+
+    @property
+    def small(self) -> bool:
+        """Whether starting it takes longer than computing it."""
+        return self.elements <= SMALL_ELEMENTS * self.count
 
 
 @dataclass
@@ -75,7 +85,7 @@ class Trace:
 
     steps: int
     operations: dict[tuple[str, Line | None, bool], Operation] = field(default_factory=dict)
-    """by name, the user's line, and whether the backward pass called it"""
+    """by name, the user's line that made it necessary, and whether the backward pass called it"""
     reads: Counter[tuple[str, Line]] = field(default_factory=Counter)
     """results that the host waits for, by what they are"""
     moved: Counter[tuple[str, Line]] = field(default_factory=Counter)
@@ -91,9 +101,22 @@ class Trace:
     updates: int = 0
     """optimizer steps"""
 
-    @property
-    def operations_per_step(self) -> int:
-        return sum(item.count for item in self.operations.values()) // max(1, self.steps)
+    def seconds(self, lines: Set[Line] | None = None, *, backward: bool) -> float:
+        """Return the seconds inside kernels of the forward or the backward pass, of these lines or of all."""
+        return sum(
+            noted.seconds
+            for (_, line, behind), noted in self.operations.items()
+            if behind is backward and (lines is None or line in lines)
+        )
+
+    def repeated(self) -> dict[Line, Counter[str]]:
+        """Return the lines that run one small operation again and again, with how often in a step."""
+        found: dict[Line, Counter[str]] = {}
+        for (name, line, backward), noted in self.operations.items():
+            repeats = noted.count // self.steps
+            if not backward and line is not None and name not in NO_KERNELS and repeats >= MIN_REPEATS and noted.small:
+                found.setdefault(line, Counter())[name] += repeats
+        return found
 
 
 def trace_steps(context: Context, steps: int) -> Trace:
@@ -105,8 +128,9 @@ def trace_steps(context: Context, steps: int) -> Trace:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a second frame between the user's line and torch moves where they point
             for index in range(steps):
+                nodes: dict[Any, Line] = {}
                 batch = training.loader.place(clone(context.cached[index % len(context.cached)]))
-                with _watching_calls(trace), _Operations(trace), _Functions(trace):
+                with _watching_calls(trace), _Operations(trace, nodes), _Functions(trace, nodes):
                     training.step(batch)
         with context.session.device.synchronisations() as seen:
             context.run_steps(steps)
@@ -126,19 +150,24 @@ def _count_update(trace: Trace) -> None:
 class _Operations(TorchDispatchMode):
     """Notes what reaches torch's kernels, the backward pass included."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, nodes: dict[Any, Line]) -> None:
         super().__init__()
         self._trace = trace
+        self._nodes = nodes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        began = time.perf_counter()
         result = func(*args, **(kwargs or {}))
+        took = time.perf_counter() - began
         frame = sys._getframe(1)
         backward = in_backward(frame)
         name = func.overloadpacket.__name__
         self._trace.anomaly |= torch.is_anomaly_enabled()
-        key = (name, None if backward else line_of(frame), backward)
-        noted = self._trace.operations.setdefault(key, Operation())
+        # the backward pass knows no line: that of the forward operation whose node it works on
+        line = self._nodes.get(torch._C._current_autograd_node()) if backward else line_of(frame)
+        noted = self._trace.operations.setdefault((name, line, backward), Operation())
         noted.count += 1
+        noted.seconds += took
         noted.elements += sum(item.numel() for item in tensors(result))
         return result
 
@@ -146,20 +175,32 @@ class _Operations(TorchDispatchMode):
 class _Functions(TorchFunctionMode):
     """Notes the functions and methods that Python code calls."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, nodes: dict[Any, Line]) -> None:
         super().__init__()
         self._trace = trace
+        self._nodes = nodes
+        """autograd's nodes, with the user's line that made them"""
         self._on_host: dict[int, tuple[str, Line, Any]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        line = _direct_line(sys._getframe(1))
+        frame = sys._getframe(1)
+        self._note_nodes(result, line_of(frame))
+        line = _direct_line(frame)
         if line is not None:
             name = getattr(func, "__name__", "")
             self._note_read(name, line, args, kwargs)
             self._note_host(name, line, args, kwargs, result)
         return result
+
+    def _note_nodes(self, result: Any, line: Line | None) -> None:
+        pending: list[Any] = [item.grad_fn for item in tensors(result) if item.grad_fn is not None] if line else []
+        while pending:
+            node = pending.pop()
+            if node is not None and node not in self._nodes and line is not None:
+                self._nodes[node] = line
+                pending.extend(following for following, _ in node.next_functions)
 
     def _note_read(self, name: str, line: Line, args: Any, kwargs: Any) -> None:
         what = READS.get(name)

@@ -58,7 +58,7 @@ def _step(ceilings: Ceilings) -> str:
     parts = [
         f"{duration(ceilings.wait_s)} waiting for data",
         f"{duration(ceilings.compute_s)} compute",
-        f"{duration(ceilings.contention_s)} contention with the loader",
+        f"{duration(ceilings.contention_s)} {'contention with the loader' if ceilings.workers else 'disturbance'}",
     ]
     return (
         f"A step takes {duration(ceilings.step_s)} ({significant(ceilings.samples_per_s)} samples/s): "
@@ -134,4 +134,4 @@ def gain_text(finding: Finding) -> str:
             parts.append(f"{figure}, measured with and without{within}")
     if gain.saved_bytes:
         parts.append(f"{memory(gain.saved_bytes)} of memory")
-    return " and ".join(parts) if parts else "no time here"
+    return " and ".join(parts) if parts else "no time on this device"

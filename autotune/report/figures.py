@@ -6,6 +6,7 @@ import math
 
 GIB = 1 << 30
 MIB = 1 << 20
+KIB = 1 << 10
 MAX_DIGITS = 4  # significant; no single run supports more
 UNKNOWN = "?"
 
@@ -47,7 +48,9 @@ def percent(share: float) -> str:
 
 
 def memory(count: int) -> str:
-    """Return bytes as "306 MiB" or "7.12 GiB"."""
+    """Return bytes as "52 bytes", "7.5 KiB", "306 MiB" or "7.12 GiB"."""
+    if 0 < count < MIB // 10:
+        return f"{count} bytes" if count < KIB else f"{significant(count / KIB)} KiB"
     return f"{significant(count / GIB)} GiB" if count >= GIB else f"{significant(count / MIB)} MiB"
 
 

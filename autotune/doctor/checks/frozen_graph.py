@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,9 @@ def check(context: Context) -> Iterator[Finding]:
         counted = context.calls.counted()
         whole = all(counted[name] == sum(call.name == name for call in chosen) for name in names)
         modules = [model.get_submodule(name) for name in names]
-        gain = context.gain(_bound_s(context, chosen), partial(_without_graph, modules) if whole else None)
-        worth = context.worth(gain)
+        fix = partial(_without_graph, modules) if whole else None
+        gain = context.gain(_bound_s(context, chosen), fix, saved_bytes=_kept_bytes(context, modules))
+        worth = context.worth(gain, certain=True)
         if worth is None:
             continue
         lines = dict.fromkeys(call.line for call in chosen if call.line is not None)
@@ -73,21 +74,46 @@ def _outermost(calls: list[Call]) -> list[Call]:
 
 def _bound_s(context: Context, calls: list[Call]) -> float:
     lines: set[Line] = {call.line for call in calls if call.line is not None}
-    share = context.share_of_lines(lines, with_backward=False)
+    share = context.share_of_lines(lines, forward_only=True)
     return share / 2 * context.ceilings.compute_s
 
 
-@contextmanager
-def _without_graph(modules: list[nn.Module]) -> Iterator[None]:
+def _kept_bytes(context: Context, modules: list[nn.Module]) -> int:
+    """Return the bytes that the modules' graphs keep for a backward pass, in a step."""
+    own = {item.untyped_storage().data_ptr() for item in context.training.model.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with _inside(modules, lambda: torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)):
+        context.run_steps(1)
+    return sum(kept.values())
+
+
+def _without_graph(modules: list[nn.Module]) -> AbstractContextManager[None]:
     """Run these modules' forward passes without recording."""
+    return _inside(modules, torch.no_grad)
+
+
+@contextmanager
+def _inside(modules: list[nn.Module], context: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Run these modules' forward passes in a context."""
     with ExitStack() as undo:
         for module in modules:
+            before = module.__dict__.get("forward")
             plain = module.forward
 
             def forward(*args: Any, _plain: Any = plain, **kwargs: Any) -> Any:
-                with torch.no_grad():
+                with context():
                     return _plain(*args, **kwargs)
 
             module.forward = forward
-            undo.callback(module.__dict__.pop, "forward", None)
+            if before is None:
+                undo.callback(module.__dict__.pop, "forward", None)
+            else:
+                undo.callback(module.__dict__.__setitem__, "forward", before)
         yield

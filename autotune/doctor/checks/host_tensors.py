@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from autotune.doctor.context import Context
-from autotune.doctor.findings import Finding, Gives
+from autotune.doctor.findings import Finding, Gives, counted
 from autotune.doctor.lines import Line
 
 
@@ -20,12 +20,13 @@ def check(context: Context) -> Iterator[Finding]:
             kinds[f"torch.{factory}()"] = None
     if not lines:
         return
-    share = context.share_of_lines(set(lines), with_backward=False)
+    share = context.share_of_lines(set(lines), forward_only=True)
     gain = context.gain(share * context.ceilings.compute_s)
     yield Finding(
         check="host_tensors",
         gives=context.worth(gain) or Gives.ACCELERATOR,
-        seen=f"{lines.total()} tensors are made on the host in each step and then moved: {', '.join(kinds)}",
+        seen=f"{counted(lines.total(), 'tensor is', 'tensors are')} made on the host in each step and then moved: "
+        + ", ".join(kinds),
         where=tuple(str(line) for line, _ in lines.most_common()),
         remedy=(
             f"{next(iter(kinds)).removesuffix('()')}(..., device=x.device)  # made where it is used",

@@ -41,14 +41,14 @@ def check(context: Context) -> Iterator[Finding]:
     names = list(dict.fromkeys(name for item in suspects[-3:] for name in holders(item)))
     places = [str(line) for name in names for line in _lines_that_fill(name)]
     graph = f"{(nodes[2] - nodes[0]) // STEPS} nodes of autograd's graph" if keeps_graph else ""
-    size = memory(bytes_a_step) if bytes_a_step else ""
+    size = memory(bytes_a_step) if bytes_a_step >= MIN_BYTES or not keeps_graph else ""
     yield Finding(
         check="memory_growth",
         gives=Gives.RESULT,
         seen=f"every step leaves {' and '.join(part for part in (graph, size) if part)} behind",
         where=tuple(dict.fromkeys(places)) or tuple(names) or ("unknown: nothing of Python's own holds them",),
         remedy=("losses.append(loss.detach())  # or loss.item(), now and then; the graph ends there",),
-        gain=Gain(saved_bytes=bytes_a_step),
+        gain=Gain(saved_bytes=bytes_a_step if bytes_a_step >= MIN_BYTES else 0),
         why="memory grows until the training ends or runs out of it"
         + (f"; held by {', '.join(names)}" if names else ""),
     )
@@ -104,10 +104,10 @@ def holders(item: object, depth: int = 4) -> list[str]:
 def _name_in(referrer: Any, held: object) -> str:
     """Return the name under which `referrer` holds an object; empty where it is only a container."""
     if isinstance(referrer, types.CellType):
-        for function in gc.get_referrers(referrer):
-            for owner in gc.get_referrers(function) if isinstance(function, tuple) else ():
-                if isinstance(owner, types.FunctionType) and function is owner.__closure__:
-                    return owner.__code__.co_freevars[function.index(referrer)]
+        closures = [item for item in gc.get_referrers(referrer) if isinstance(item, tuple)]
+        for closure, owner in ((item, owner) for item in closures for owner in gc.get_referrers(item)):
+            if isinstance(owner, types.FunctionType) and owner.__closure__ is closure:
+                return owner.__code__.co_freevars[closure.index(referrer)]
         return ""
     if isinstance(referrer, dict):
         key = next((key for key, value in referrer.items() if value is held and isinstance(key, str)), "")

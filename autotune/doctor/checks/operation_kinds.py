@@ -9,12 +9,14 @@ from torch.nn.modules.conv import _ConvNd
 
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Sureness
-from autotune.doctor.kinds import ELEMENTWISE, GROUPED
+from autotune.doctor.kinds import ELEMENTWISE, GROUPED, kind_of
+from autotune.doctor.lines import Line
 
 GROUPED_SHARE = 0.30  # of the compute
 OVER_ARITHMETIC = 3.0  # times its share of the arithmetic
 ELEMENTWISE_SHARE = 0.50
 COPY_SHARE = 0.25
+SHOWN_SHARE = 0.02  # of a line, to be named
 FUSED = 0.5  # of the time of element-wise operations goes where neighbours are joined into one pass
 AS_DENSE = 0.5  # of the time of depthwise convolutions at most, as their dense replacements cost arithmetic too
 
@@ -23,9 +25,7 @@ def check(context: Context) -> Iterator[Finding]:
     shares = context.ceilings.kinds
     yield from _grouped(context, shares.get(GROUPED, 0.0))
     yield from _copies(context, shares.get("copy", 0.0))
-    # where starting the operations is what takes the time, their kind does not matter
-    if context.ceilings.bound_by != "launches":
-        yield from _elementwise(context, shares.get(ELEMENTWISE, 0.0))
+    yield from _elementwise(context, shares.get(ELEMENTWISE, 0.0))
 
 
 def _grouped(context: Context, share: float) -> Iterator[Finding]:
@@ -72,23 +72,17 @@ def _arithmetic_share(context: Context, grouped: set[str]) -> float:
 
 
 def _copies(context: Context, share: float) -> Iterator[Finding]:
-    if share < COPY_SHARE:
-        return
-    elements: dict[str, int] = {}
-    for (name, line, backward), noted in context.trace.operations.items():
-        if line is not None and not backward and name in ("copy_", "clone", "cat", "stack", "_to_copy", "index"):
-            elements[str(line)] = elements.get(str(line), 0) + noted.elements
+    found = _large(context, "copy")
+    share = min(share, sum(found.values()))
     gain = context.gain(share / 2 * context.ceilings.compute_s)
     worth = context.worth(gain)
-    if elements and worth is not None:
+    if share >= COPY_SHARE and worth is not None:
         yield Finding(
             check="operation_kinds",
             gives=worth,
             seen=f"copying tensors takes {share:.0%} of the compute",
-            where=tuple(sorted(elements, key=lambda line: -elements[line])),
-            remedy=(
-                "Views instead of copies: expand() for repeat(), one torch.cat for many, no .contiguous() between",
-            ),
+            where=_places(found),
+            remedy=("Views instead of copies: expand() for repeat(), one torch.cat for many, no .contiguous()",),
             gain=gain,
             sure=Sureness.POSSIBLE,
             why="half of the copies' time is taken for the bound",
@@ -96,23 +90,33 @@ def _copies(context: Context, share: float) -> Iterator[Finding]:
 
 
 def _elementwise(context: Context, share: float) -> Iterator[Finding]:
-    if share < ELEMENTWISE_SHARE:
-        return
+    found = _large(context, ELEMENTWISE)
+    share = min(share, sum(found.values()))
     gain = context.gain(FUSED * share * context.ceilings.compute_s)
     worth = context.worth(gain)
-    if worth is None:
-        return
-    elements: dict[str, int] = {}
-    for (_, line, backward), noted in context.trace.operations.items():
-        if line is not None and not backward:
-            elements[str(line)] = elements.get(str(line), 0) + noted.elements
-    yield Finding(
-        check="operation_kinds",
-        gives=worth,
-        seen=f"element-wise operations take {share:.0%} of the compute",
-        where=tuple(sorted(elements, key=lambda line: -elements[line])[:3]),
-        remedy=("model.compile()  # joins neighbouring element-wise operations into one pass over memory",),
-        gain=gain,
-        sure=Sureness.POSSIBLE,
-        why="each reads and writes whole tensors; half of their time is taken for the bound",
-    )
+    if share >= ELEMENTWISE_SHARE and worth is not None:
+        yield Finding(
+            check="operation_kinds",
+            gives=worth,
+            seen=f"element-wise operations take {share:.0%} of the compute",
+            where=_places(found),
+            remedy=("model.compile()  # joins neighbouring element-wise operations into one pass over memory",),
+            gain=gain,
+            sure=Sureness.POSSIBLE,
+            why="each reads and writes whole tensors; half of their time is taken for the bound",
+        )
+
+
+def _large(context: Context, kind: str) -> dict[Line, float]:
+    """Return by line the share of the kernels' time in large operations of a kind, loops of small ones left out."""
+    trace, found = context.trace, dict[Line, float]()
+    loops = trace.repeated()
+    total = trace.seconds(backward=False) + trace.seconds(backward=True)
+    for (name, line, _), noted in trace.operations.items():
+        if line is not None and line not in loops and not noted.small and kind_of(name) == kind:
+            found[line] = found.get(line, 0.0) + noted.seconds / total
+    return found
+
+
+def _places(found: dict[Line, float]) -> tuple[str, ...]:
+    return tuple(str(line) for line in sorted(found, key=lambda line: -found[line]) if found[line] >= SHOWN_SHARE)

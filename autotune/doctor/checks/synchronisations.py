@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.doctor.context import Context
-from autotune.doctor.findings import Finding, Gives
+from autotune.doctor.findings import Finding, Gives, counted
 from autotune.doctor.lines import Line
 from autotune.doctor.trace import SIZED_BY_DATA
 
@@ -30,7 +30,7 @@ def check(context: Context) -> Iterator[Finding]:
     yield Finding(
         check="synchronisations",
         gives=Gives.SPEED if here else Gives.ACCELERATOR,
-        seen=f"the host waits for a result {count} times in each step: {', '.join(kinds)}",
+        seen=f"the host waits for a result {counted(count, 'time', 'times')} in each step: {', '.join(kinds)}",
         where=tuple(str(line) for line in sorted(found, key=lambda line: -_times(context, line))),
         remedy=_remedy(set(kinds)),
         gain=gain,

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from torch import nn
+
+from autotune.doctor.findings import Gives
+from tests.doctor.looking import Clean, context_of, fault, found_by, work
+
+
+class Spread(Clean):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.DataParallel(self.layers)  # fault
+
+
+def test_data_parallel_is_found():
+    (finding,) = found_by("data_parallel", context_of(work(Spread)))
+    assert fault() in finding.where
+    assert finding.gives is Gives.ACCELERATOR
+    assert "DistributedDataParallel" in finding.remedy[0]
+
+
+def test_a_plain_model_is_none():
+    assert found_by("data_parallel", context_of(work(Clean))) == []
