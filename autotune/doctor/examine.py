@@ -47,8 +47,8 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     """
     progress("device", {})
     device = device_named(spec.device)
-    progress("build", {})
     config = _config(workload, spec)
+    progress("build", {})
     birthplaces = Birthplaces()
     with birthplaces.watching(), _unwrapping(workload) as unwrapped:
         training = Training(workload, config, device=spec.device, seed=spec.seed)

@@ -19,10 +19,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "convolution": ("convolution", "conv1d", "conv2d", "conv3d", "conv_transpose", "mkldnn_convolution", "cudnn_conv"),
     "matmul": ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "dot", "einsum", "attention", "addmv", "mv"),
     "normalisation": ("norm",),
+    "pooling": ("pool",),
     "copy": ("copy_", "clone", "contiguous", "cat", "stack", "_to_copy", "index", "gather", "scatter", "embedding"),
     "random": ("bernoulli", "dropout", "uniform", "normal_", "rand"),
     "reduction": ("sum", "mean", "max", "min", "softmax", "nll_loss", "cross_entropy", "any", "all", "argmax", "sort"),
-    "pooling": ("pool",),
 }
 """parts of operator names by kind, in the order in which they are tried; what has none of them is element-wise"""
 NO_KERNELS = frozenset(

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from autotune.measure.training import Training
 from autotune.workload.script import LIBRARIES, PACKAGE_FOLDER
 
 SAMPLE_S = 0.001
@@ -48,8 +49,8 @@ def users(filename: str) -> bool:
 
 
 def line_of(frame: FrameType | None) -> Line | None:
-    """Return the innermost line of the user's at or above `frame`."""
-    while frame is not None:
+    """Return the innermost line of the user's at or above `frame`, within the training step where one runs."""
+    while frame is not None and frame.f_code is not Training.step.__code__:
         if users(frame.f_code.co_filename):
             return Line(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back

@@ -24,16 +24,22 @@ ADDS = frozenset(["append", "extend", "add", "appendleft", "insert", "update", "
 
 def check(context: Context) -> Iterator[Finding]:
     context.run_steps(2)  # what is made once is there
-    held = [_held(context.training.model)]
-    for _ in range(STEPS):
-        context.run_steps(1)
-        held.append(_held(context.training.model))
+    gc.collect()
+    earlier = [item for item in gc.get_objects() if type(item) is Tensor]
+    gc.freeze()  # what is there already need not be looked through again and again
+    try:
+        held = []
+        for _ in range(STEPS + 1):
+            context.run_steps(1)
+            held.append(_held(context.training.model, earlier))
+    finally:
+        gc.unfreeze()
     before, after = held[0], held[-1]
     new = [item for key, item in after.items() if key not in before]
     nodes = [_graph_nodes(list(now.values())) for now in (held[0], held[STEPS // 2], held[-1])]
     grows = all(len(later) > len(earlier) for earlier, later in itertools.pairwise(held))
     bytes_a_step = sum(item.numel() * item.element_size() for item in new) // STEPS
-    del held, before
+    del held, before, earlier
     keeps_graph = nodes[0] < nodes[1] < nodes[2]
     if not keeps_graph and not (grows and bytes_a_step >= MIN_BYTES):
         return
@@ -54,16 +60,13 @@ def check(context: Context) -> Iterator[Finding]:
     )
 
 
-def _held(model: nn.Module) -> dict[int, Tensor]:
+def _held(model: nn.Module, earlier: list[Tensor]) -> dict[int, Tensor]:
     """Return the tensors alive now that are no parameters, by identity; all of them stay alive in it."""
     gc.collect()
     own = {id(item) for item in (*model.parameters(), *model.buffers())}
     own |= {id(item.grad) for item in model.parameters() if item.grad is not None}
-    found: dict[int, Tensor] = {}
-    for item in gc.get_objects():
-        if type(item) is Tensor and id(item) not in own:
-            found[id(item)] = item
-    return found
+    alive = [*earlier, *(item for item in gc.get_objects() if type(item) is Tensor)]
+    return {id(item): item for item in alive if id(item) not in own}
 
 
 def _graph_nodes(tensors: list[Tensor]) -> int:

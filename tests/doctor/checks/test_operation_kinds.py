@@ -22,7 +22,7 @@ class Depthwise(nn.Module):
 
 class Pointwise(Clean):
     def forward(self, x):
-        wide = x.repeat(1, 2000)
+        wide = x.repeat(1, 8000)
         wide = wide.exp().sin().cos().tanh().sigmoid()  # pointwise
         return super().forward(x + wide[:, :16])
 
