@@ -30,6 +30,8 @@ def doctor(
     loader: flags.LoaderName = "",
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
+    no_lock: flags.NoLock = False,
+    wait: flags.Wait = False,
 ) -> None:
     """Look for what slows SCRIPT and is no setting: where its time goes, and faults with file, line and gain.
 
@@ -44,6 +46,7 @@ def doctor(
     from autotune.report.doctor import print_diagnosis
     from autotune.search.run import check_script
     from autotune.trials.folder import RunFolder
+    from autotune.trials.lock import DeviceLocks
     from autotune.trials.runner import ForkServerRunner
 
     functions = {
@@ -59,16 +62,20 @@ def doctor(
     if config is not None:
         tuned = Config.load(config / "best.toml" if config.is_dir() else config)
     today = parse_values(baseline or ())
-    check_script(script)
+    source = source_of(script, arguments, workload, functions)
+    check_script(source)
     end_like_ctrl_c()
+    console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()
+        locks = DeviceLocks(script.name, console.print, wait=wait, enabled=not no_lock)
         runner = ForkServerRunner(folder.server_log)
         try:
-            with Console(stderr=True).status("import") as status:
+            locks.take(device)
+            with console.status("import") as status:
                 found = diagnose(
-                    source_of(script, arguments, workload, functions),
+                    source,
                     folder,
                     runner,
                     config=tuned,
@@ -78,6 +85,7 @@ def doctor(
                 )
         finally:
             runner.close()
+            locks.release()
     if json:
         typer.echo(to_json(found))
     else:

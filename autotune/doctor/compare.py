@@ -38,7 +38,12 @@ class Comparison:
 
 
 def compare(
-    step: Callable[[int], float], change: Change, *, seconds: float = LOOK_AT_S, clock: Callable[[], float]
+    step: Callable[[int], float],
+    change: Change,
+    *,
+    seconds: float = LOOK_AT_S,
+    clock: Callable[[], float],
+    multiple: int = 1,
 ) -> Comparison:
     """Time steps without and with the change, in ABBA order.
 
@@ -46,17 +51,19 @@ def compare(
         step: (count) -> seconds that so many steps took, everything finished.
         change: the fix.
         seconds: to spend, about.
+        clock: by which they are counted.
+        multiple: of so many steps each part is, as several may make one update.
     """
     began = clock()
-    step(1)
-    once = step(1)
-    count = max(1, math.ceil(MIN_WINDOW_S / max(once, 1e-6)))
+    step(multiple)
+    once = step(multiple)
+    count = multiple * max(1, math.ceil(MIN_WINDOW_S / max(once, 1e-6)))
     logs: list[float] = []
     while len(logs) < MAX_PAIRS:
         if len(logs) % 2 == 0:
-            plain, changed = _under(step, nullcontext, count), _under(step, change, count)
+            plain, changed = _under(step, nullcontext, count, multiple), _under(step, change, count, multiple)
         else:
-            changed, plain = _under(step, change, count), _under(step, nullcontext, count)
+            changed, plain = _under(step, change, count, multiple), _under(step, nullcontext, count, multiple)
         logs.append(math.log(max(changed, 1e-9) / max(plain, 1e-9)))
         if len(logs) >= MIN_PAIRS:
             spread = half_width(np.array(logs), 0.0)
@@ -68,7 +75,7 @@ def compare(
     return Comparison(saved=1.0 - math.exp(float(np.median(y))), half_width=half_width(y, 0.0), pairs=len(logs))
 
 
-def _under(step: Callable[[int], float], change: Change, count: int) -> float:
+def _under(step: Callable[[int], float], change: Change, count: int, warm: int) -> float:
     with change():
-        step(1)  # what a switch costs once
+        step(warm)  # what a switch costs once
         return step(count)

@@ -73,7 +73,9 @@ class Context:
         seconds = min(6.0, self.left_s)
         if seconds < 4 * self.ceilings.compute_s:
             return None
-        return compare(self.run_steps, change, seconds=seconds, clock=self.session.clock)
+        return compare(
+            self.run_steps, change, seconds=seconds, clock=self.session.clock, multiple=self.session.accumulation
+        )
 
     def gain(self, bound_s: float, change: Change | None = None, *, saved_bytes: int = 0) -> Gain:
         """Return the gain of a fix of the compute: measured where it can be tried and shows, else the bound.

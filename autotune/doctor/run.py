@@ -8,6 +8,7 @@ from pathlib import Path
 from autotune.config import Config
 from autotune.doctor.findings import Diagnosis
 from autotune.documents import from_plain
+from autotune.errors import WorkloadError
 from autotune.machine import available_bytes
 from autotune.options.base import Value
 from autotune.records import Limits, Outcome, Source, TrialSpec
@@ -36,6 +37,12 @@ def diagnose(
         ScriptError: the user's code failed; carries its traceback.
         WorkloadError: the workload cannot be trained as it is.
     """
+    if source.unmodified:
+        raise WorkloadError(
+            f"{Path(source.script).name} has no workload, and the doctor looks into the training step itself",
+            hint="Give it a Workload, or functions build_model() and build_dataset() (see the README), or name yours: "
+            "--model make_net --dataset load_data",
+        )
     spec = TrialSpec(
         number=0,
         kind="doctor",

@@ -68,6 +68,14 @@ def test_a_script_that_cannot_run_is_one_clear_message(write, run):
     assert "ZeroDivisionError" in ended.traceback
 
 
+def test_a_script_without_a_workload_is_told_what_it_needs(write, run):
+    ended = run("doctor", write("print(torch.ones(2))\n"))
+    assert ended.status == 1
+    ended.check_clear()
+    assert "has no workload" in ended.message
+    assert "--model make_net" in ended.message
+
+
 def test_wrong_usage(write, run):
     assert run("doctor", "nothing.py").status == 2
     script = write("build_model = lambda: nn.Linear(4, 3)\nbuild_dataset = data\n")

@@ -20,6 +20,8 @@ def check(context: Context) -> Iterator[Finding]:
     size = round(context.ceilings.samples_per_step)
     places = tuple(context.place(name) for name in dict.fromkeys(norms))
     updates = context.calls.updates / max(1, len(training.optimizers)) / context.calls.steps
+    if context.session.accumulation > 1:
+        updates = 1 / context.session.accumulation
     if size < FEW_SAMPLES:
         seen = f"{len(places)} BatchNorm layers take their statistics from batches of {size} samples"
         remedy: tuple[str, ...] = (
