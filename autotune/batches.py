@@ -96,7 +96,12 @@ def move(
 
 def clone(batch: Any) -> Any:
     """Return an independent copy: a step may change its batch in place."""
-    return map_tensors(batch, lambda tensor: tensor.detach().clone(), copy.deepcopy)
+    return map_tensors(batch, _copy, copy.deepcopy)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    copied = tensor.detach().clone()
+    return copied.pin_memory() if tensor.is_pinned() else copied
 
 
 def tensors(batch: Any, depth: int = 4) -> Iterator[Tensor]:

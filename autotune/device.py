@@ -5,18 +5,22 @@ Written on `torch.accelerator` where that suffices and on `torch.cuda` where it 
 
 from __future__ import annotations
 
+import os
 import platform
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from autotune.errors import UsageError
+from autotune.errors import Unsupported, UsageError
 from autotune.machine import Machine
 
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+SEGMENT_PROBE_BYTES = 4 << 20  # more than the small blocks, which share a segment
 NATIVE_BF16_CPU_FLAGS = ("avx512_bf16", "amx_bf16", "avx10", "bf16")  # "bf16" alone is Arm's
 
 
@@ -26,6 +30,39 @@ class DevicePeaks:
 
     allocated: int = 0
     reserved: int = 0
+
+
+class Copies(Protocol):
+    """A second queue of the device, on which batches are copied while the first one computes."""
+
+    def beside(self) -> AbstractContextManager[Any]:
+        """Return the context in which work is given to the second queue."""
+
+    def mark(self) -> Any:
+        """Return a mark after all that the second queue was given so far."""
+
+    def hand_over(self, mark: Any, tensors: list[Tensor]) -> None:
+        """Let work given to the first queue from now on wait for the mark, and keep the tensors until it is done."""
+
+
+class StreamCopies:
+    """The second queue of an accelerator: a stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._stream = device, torch.Stream(device)
+
+    def beside(self) -> AbstractContextManager[Any]:
+        return self._stream
+
+    def mark(self) -> torch.Event:
+        return self._stream.record_event()
+
+    def hand_over(self, mark: torch.Event, tensors: list[Tensor]) -> None:
+        current = torch.accelerator.current_stream(self._device)
+        current.wait_event(mark)
+        for tensor in (item for item in tensors if item.device.type == self._device.type):
+            # its memory is the side stream's, which must not use it again while the step still reads it
+            tensor.record_stream(current)
 
 
 class Device:
@@ -62,6 +99,18 @@ class Device:
     def synchronisations(self) -> Iterator[list[tuple[str, int]]]:
         """Note (file, line) where the host waits for the device meanwhile; filled at the end. The CPU never waits."""
         yield []
+
+    def copies(self) -> Copies | None:
+        """Return a second queue for copies; None where there is nothing to copy beside."""
+        return None
+
+    def expand_segments(self) -> Callable[[], None]:
+        """Let the allocator grow its segments from now on; returns how to set that back. Only CUDA's can.
+
+        Raises:
+            Unsupported: the setting did not take effect.
+        """
+        return lambda: None
 
     def cap_memory(self, limit_bytes: int | None) -> None:
         """Let allocations beyond `limit_bytes` fail. The CPU has no such cap; the watchdog stands in."""
@@ -132,6 +181,9 @@ class Accelerator(Device):
     def is_accelerator(self) -> bool:
         return True
 
+    def copies(self) -> Copies | None:
+        return StreamCopies(self.torch)
+
     def synchronize(self) -> None:
         torch.accelerator.synchronize(self.torch)
 
@@ -185,6 +237,26 @@ class Cuda(Accelerator):
         total = torch.cuda.get_device_properties(self.torch).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), self.torch)
 
+    def expand_segments(self) -> Callable[[], None]:
+        held = torch.cuda.memory_reserved(self.torch) if torch.cuda.is_initialized() else 0
+        if held:
+            warnings.warn(
+                f"expandable_segments comes too late for {held >> 20} MiB that torch holds already on {self.torch}: "
+                "make Tuned before anything else uses the device",
+                stacklevel=3,
+            )
+        _set_allocator("expandable_segments:True")
+        try:
+            probe = torch.empty(SEGMENT_PROBE_BYTES, dtype=torch.uint8, device=self.torch)
+            address = probe.data_ptr()
+            segments = torch.cuda.memory_snapshot()
+        except RuntimeError as error:
+            raise Unsupported(f"expandable_segments does not work on {self.name}: {error}") from error
+        own = [item for item in segments if 0 <= address - item["address"] < item["total_size"]]
+        if not held and not any(item.get("is_expandable") for item in own):
+            raise Unsupported(f"expandable_segments has no effect on {self.name}")
+        return lambda: _set_allocator("expandable_segments:False")
+
     def retries(self) -> int:
         return int(torch.cuda.memory_stats(self.torch).get("num_alloc_retries", 0))
 
@@ -216,6 +288,26 @@ class Cuda(Accelerator):
 
     def native_bf16(self) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def touched() -> bool:
+    """Whether this process has used an accelerator already."""
+    return bool(torch.cuda.is_initialized())
+
+
+def why_allocator_is_set() -> str | None:
+    """Return why the allocator's settings are no longer ours to choose, or None."""
+    for name in ALLOCATOR_VARIABLES:
+        value = os.environ.get(name, "")
+        if "expandable_segments" in value or "backend" in value:
+            return f"the environment sets it: {name}={value}"
+    return None
+
+
+def _set_allocator(setting: str) -> None:
+    """Change one setting of CUDA's allocator, keeping what the environment says of the others."""
+    given = next((os.environ[name] for name in ALLOCATOR_VARIABLES if os.environ.get(name)), "")
+    torch._C._accelerator_setAllocatorSettings(f"{given},{setting}" if given else setting)
 
 
 def device_named(name: str = "") -> Device:

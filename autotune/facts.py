@@ -44,6 +44,8 @@ class Facts:
     """CUDA compute capability; None on anything but an NVIDIA card"""
     matmul_precision: str = "highest"
     """torch's float32 matmul precision as the script leaves it"""
+    allocator_refused: str | None = None
+    """why the allocator's settings are not ours to choose; None where they are"""
     deterministic: bool = False
     """the script asks for deterministic algorithms"""
 
@@ -60,6 +62,16 @@ class Facts:
     """why the batch size has no effect; None where it has"""
     workers_refused: str | None = None
     """why loader workers cannot be used; None where they can"""
+    start_method: str = "fork"
+    """how Python starts loader workers unasked"""
+    fork_only: str | None = None
+    """why workers can be started by fork alone; None where any method works"""
+    threads: int = 0
+    """threads of Python that the workload's own code started"""
+    cache_refused: str | None = None
+    """why samples cannot be kept after they were first read; None where they can"""
+    cache_sample_bytes: int = 0
+    """host memory that one kept sample takes"""
     variable_shapes: bool = False
     seeded_generators: tuple[str, ...] = ()
     """attributes of the dataset that hold a random generator: each worker would repeat the same numbers"""

@@ -6,15 +6,19 @@ import functools
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 import psutil
 
+_given: frozenset[int] | None = None
+
 PACKAGES = ("autotune", "torch", "optuna", "numpy")
 CGROUPS = Path("/sys/fs/cgroup")
+CORES = Path("/sys/devices/system/cpu")
+FEWEST_TO_SHARE = 4  # logical cores; with fewer, one taken from either side costs more than the other gains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +82,46 @@ def usable_cores(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) ->
 
     `own_cgroups` is the text of /proc/self/cgroup; both arguments are there for tests.
     """
-    cores = float(len(os.sched_getaffinity(0)))
+    cores = float(len(own_cores()))
     for unified, folder in cgroup_folders(cgroup_root, own_cgroups, "cpu"):
         quota = _quota_v2(folder) if unified else _quota_v1(folder)
         cores = cores if quota is None else min(cores, quota)
     return cores
+
+
+def own_cores() -> set[int]:
+    """Return the logical cores that this process was given, whatever it kept itself to since."""
+    return set(_given or os.sched_getaffinity(0))
+
+
+def remember_cores(given: Set[int] | None) -> None:
+    """Note what this process was given before it keeps itself to a part of it; None: it no longer does."""
+    global _given
+    _given = None if given is None else frozenset(given)
+
+
+def core_groups(root: Path = CORES) -> list[tuple[int, ...]]:
+    """Return the logical cores that this process may use, those of one physical core together."""
+    usable = own_cores()
+    groups: dict[tuple[int, ...], None] = {}
+    for core in sorted(usable):
+        siblings = _read(root / f"cpu{core}/topology/thread_siblings_list")
+        groups[tuple(sorted({core, *_numbers(siblings)} & usable))] = None
+    return list(groups)
+
+
+def share_cores(workers: int, *, accelerator: bool) -> tuple[set[int], set[int]] | None:
+    """Return the cores for the training process and those for its loader workers; None where there are too few.
+
+    Beside an accelerator the training process only launches work: two physical cores do. On a CPU the workers get a
+    core each, half of them at most.
+    """
+    groups = core_groups()
+    if len(groups) < 2 or sum(map(len, groups)) < FEWEST_TO_SHARE:
+        return None
+    training = min(2, len(groups) - 1) if accelerator else len(groups) - min(workers, len(groups) // 2)
+    ours, theirs = ({core for group in part for core in group} for part in (groups[:training], groups[training:]))
+    return ours, theirs
 
 
 def available_bytes(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) -> int:
@@ -146,6 +185,16 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+def _numbers(text: str) -> set[int]:
+    """Return the numbers of a kernel list: "0,4-5" is {0, 4, 5}."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        if low.isdigit() and (not high or high.isdigit()):
+            found.update(range(int(low), int(high or low) + 1))
+    return found
 
 
 def _free_bytes(folder: str) -> int | None:

@@ -29,6 +29,14 @@ class Plan:
     optimizer: dict[str, bool] = field(default_factory=dict)
     """arguments of each optimizer whose class takes the one that is on"""
     switches: list[Switch] = field(default_factory=list)
+    expandable_segments: bool = False
+    """let the device's allocator grow its segments"""
+    cache_dataset: bool = False
+    """keep samples in shared memory after they were first read"""
+    device_prefetch: bool = False
+    """copy the next batch to the device while it computes on the current one"""
+    worker_affinity: bool = False
+    """keep the loader's workers off the training process's cores"""
     non_blocking: bool = False
     """copy batches to the device without waiting"""
     accumulation: int = 1

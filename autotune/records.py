@@ -83,6 +83,8 @@ class Phases:
 
     import_s: float = 0.0
     build_s: float = 0.0
+    cache_s: float = 0.0
+    """filling the cache of samples, or a part that stands for it"""
     first_batch_s: float = 0.0
     """start of the loader until its first batch"""
     first_step_s: float = 0.0
@@ -131,6 +133,10 @@ class Measurement:
     steps_per_epoch: int | None
     samples_per_epoch: int | None
     tokens_per_sample: float | None = None
+    cache_fill_s: float = 0.0
+    """once, in the first epoch: reading all samples that cache_dataset keeps; in no other figure"""
+    cache_bytes: int = 0
+    """host memory that these take; part of the host's peaks"""
     lifetime: Peaks
     steady: Peaks
     blocks: tuple[Block, ...]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -13,11 +15,15 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from autotune.accumulating import Accumulation, counter_for, with_ends
+from autotune.affinity import KeepTo, keep_to
 from autotune.batches import move
+from autotune.caching import Caches
 from autotune.config import Config
 from autotune.device import device_named
 from autotune.implementations import built_with, skipped
+from autotune.machine import share_cores
 from autotune.plan import plan_for
+from autotune.prefetching import Ahead, Staged, on_host
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -34,23 +40,32 @@ class TunedLoader:
         place: Callable[[Any], Any],
         begin: Callable[[int, bool], None] | None = None,
         batch_size: int = 1,
+        ahead: Callable[[Iterable[Any]], Iterable[Any]] | None = None,
     ) -> None:
         self.host = host
         """the loader whose batches still lie in host memory"""
         self.place = place
-        """moves one batch to the device"""
+        """hands one item of `source` over to the step, on the device"""
         self._begin = begin
         """told of each batch how many samples it has, and whether it is the last; None: nobody needs to know"""
         self._batch_size = batch_size
+        self.ahead = ahead
+        """lets batches of a loader begin their way to the device early; None: each begins when it is placed"""
+        self.source = host if ahead is None else ahead(host)
+        """the host's batches, or these on their way to the device"""
+
+    def over(self, host: Iterable[Any]) -> TunedLoader:
+        """Return other host batches on the same way to the device."""
+        return TunedLoader(host, self.place, ahead=self.ahead)
 
     def __iter__(self) -> Iterator[Any]:
         if self._begin is None:
-            for batch in self.host:
-                yield self.place(batch)
+            for item in self.source:
+                yield self.place(item)
             return
         count = counter_for(self.host, self._batch_size)
-        for index, (batch, last) in enumerate(with_ends(self.host)):
-            self._begin(count(batch, index), last)
+        for index, (batch, last) in enumerate(with_ends(self.source)):
+            self._begin(count(on_host(batch), index), last)
             yield self.place(batch)
 
     def __len__(self) -> int:
@@ -97,14 +112,18 @@ class Tuned:
         self.batch_transform: Callable[[Any], Any] | None = None
         """(batch on the device) -> batch, after each placement"""
         self.autocast_entered = 0
+        self.caches = Caches()
         self._plan = plan_for(self.config, checkpoint_blocks)
         self._device = device_named(device)
         self._updated = True
+        self._worker_cores: set[int] | None = None
         self._scaler: torch.amp.GradScaler | None = None
         if self._plan.scale_gradients:
             self._scaler = torch.amp.GradScaler(self._device.type)
         self._accumulation = Accumulation(self._plan.accumulation) if self._plan.accumulation > 1 else None
-        self._restore = [switch() for switch in self._plan.switches]
+        # first of all, before anything is on the device
+        self._restore = [self._device.expand_segments()] if self._plan.expandable_segments else []
+        self._restore += [switch() for switch in self._plan.switches]
 
     @property
     def device(self) -> torch.device:
@@ -141,15 +160,44 @@ class Tuned:
         if merged.get("batch_sampler") is not None or arguments.get("batch_size", 1) is None:
             # the sampler decides, or the dataset yields whole batches
             merged["batch_size"] = arguments.get("batch_size", 1)
+            merged["drop_last"] = arguments.get("drop_last", False)
+        if self._plan.cache_dataset:
+            dataset = self.caches.over(dataset)
+        self._keep_some(dataset, merged, arguments)
+        if self._plan.worker_affinity and merged.get("num_workers"):
+            merged["worker_init_fn"] = self._share_cores(merged["num_workers"], merged.get("worker_init_fn"))
         return self.batches(DataLoader(dataset, **merged))
+
+    def _keep_some(self, dataset: Any, merged: dict[str, Any], given: dict[str, Any]) -> None:
+        """Keep the last batch where nothing else is there: the config was made for other data."""
+        known: Any = merged.get("sampler") if merged.get("sampler") is not None else dataset
+        if not merged.get("drop_last") or given.get("drop_last") or not hasattr(known, "__len__"):
+            return
+        if len(known) < merged.get("batch_size", 1):
+            warnings.warn(
+                f"drop_last would leave out all of the {len(known)} samples, so the last batch is kept", stacklevel=3
+            )
+            merged["drop_last"] = False
+
+    def _share_cores(self, workers: int, init: Callable[[int], None] | None) -> Callable[[int], None] | None:
+        """Keep this process to its own cores from now on; return what keeps a worker to the others."""
+        if self._worker_cores is None:
+            shared = share_cores(workers, accelerator=self._device.is_accelerator)
+            if shared is None:
+                return init
+            training, self._worker_cores = shared
+            self._restore.append(keep_to(training))
+        return KeepTo(frozenset(self._worker_cores), init)
 
     def batches(self, loader: Iterable[Any]) -> TunedLoader:
         """Return the batches of a loader of your own, on the device."""
+        copies = self._device.copies() if self._plan.device_prefetch else None
         return TunedLoader(
             loader,
             self.place,
             None if self._accumulation is None else self.begin_batch,
             int(self.config.value("batch_size")),
+            ahead=None if copies is None else partial(Ahead, copies=copies, move=self._move),
         )
 
     def begin_batch(self, samples: int, last: bool = False) -> None:
@@ -159,13 +207,16 @@ class Tuned:
 
     def place(self, batch: Any) -> Any:
         """Return one batch on the device, laid out and transformed."""
-        batch = move(
+        batch = batch.take() if isinstance(batch, Staged) else self._move(batch)
+        return batch if self.batch_transform is None else self.batch_transform(batch)
+
+    def _move(self, batch: Any) -> Any:
+        return move(
             batch,
             self.device,
             non_blocking=self._plan.non_blocking,
             transforms=self._plan.tensor_transforms,
         )
-        return batch if self.batch_transform is None else self.batch_transform(batch)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which to compute model and loss."""

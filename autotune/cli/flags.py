@@ -38,6 +38,9 @@ DeviceName = Annotated[str, _text("--device", "cpu, cuda, cuda:1, ...; without i
 Fix = Annotated[list[str] | None, _text("--fix", "Keep options at a value: precision=fp32.", SPACE)]
 Choices = Annotated[list[str] | None, _text("--choices", "Restrict an option: num_workers=0,2,4.", SPACE)]
 Exclude = Annotated[list[str] | None, _text("--exclude", "Leave options as the baseline has them.", SPACE)]
+Allow = Annotated[
+    list[str] | None, _text("--allow", "Try an option that must be asked for: cache_dataset. Repeatable.", SPACE)
+]
 MaxBatch = Annotated[
     int | None,
     typer.Option("--max-batch", min=1, help="Largest batch size to try.", rich_help_panel=SPACE, show_default=False),

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from autotune.cli import flags
-from autotune.cli.parsing import parse_choices, parse_names, parse_values, source_of
+from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
 
 
 def options(
@@ -25,6 +25,7 @@ def options(
     fix: flags.Fix = None,
     choices: flags.Choices = None,
     exclude: flags.Exclude = None,
+    allow: flags.Allow = None,
     max_batch: flags.MaxBatch = None,
     batch_step: flags.BatchStep = 8,
     effective_batch: flags.EffectiveBatch = None,
@@ -55,6 +56,7 @@ def options(
         fixed=parse_values(fix or ()),
         restricted=parse_choices(choices or ()),
         excluded=parse_names(exclude or ()),
+        allowed=parse_allowed(allow or ()),
         max_batch=max_batch,
         batch_step=batch_step,
         effective_batch=effective_batch,

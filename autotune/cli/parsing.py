@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.errors import UsageError
-from autotune.options import Value, option_named
+from autotune.options import OPTIONS, Value, option_named
 from autotune.records import Source
 
 TRUE, FALSE = ("true", "on", "yes"), ("false", "off", "no")
@@ -42,6 +42,23 @@ def parse_choices(texts: Iterable[str]) -> dict[str, list[Value]]:
 def parse_names(texts: Iterable[str]) -> list[str]:
     """Return the option names of "channels_last,precision", given once or several times."""
     return [option_named(name.strip()).name for text in texts for name in text.split(",") if name.strip()]
+
+
+def parse_allowed(texts: Iterable[str]) -> frozenset[str]:
+    """Return the options of "cache_dataset", given once or several times, that are tried only when asked for.
+
+    Raises:
+        UsageError: an unknown option, or one that needs no leave.
+    """
+    names = parse_names(texts)
+    askable = [option.name for option in OPTIONS.values() if option.opt_in]
+    for name in names:
+        if name not in askable:
+            raise UsageError(
+                f"--allow {name}: {name} is tried anyway where it applies",
+                hint=f"What must be asked for: {', '.join(askable)}",
+            )
+    return frozenset(names)
 
 
 def parse_value(name: str, text: str) -> Value:

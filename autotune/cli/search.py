@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli import flags
-from autotune.cli.parsing import parse_choices, parse_names, parse_share, parse_size, parse_values, source_of
+from autotune.cli.parsing import (
+    parse_allowed,
+    parse_choices,
+    parse_names,
+    parse_share,
+    parse_size,
+    parse_values,
+    source_of,
+)
 from autotune.cli.report import write_report
 from autotune.errors import RunFolderError, WorkloadError
 
@@ -52,6 +60,7 @@ def search(
     fix: flags.Fix = None,
     choices: flags.Choices = None,
     exclude: flags.Exclude = None,
+    allow: flags.Allow = None,
     max_batch: flags.MaxBatch = None,
     batch_step: flags.BatchStep = 8,
     effective_batch: flags.EffectiveBatch = None,
@@ -93,6 +102,7 @@ def search(
         fixed=parse_values(fix or ()),
         restricted=parse_choices(choices or ()),
         excluded=parse_names(exclude or ()),
+        allowed=parse_allowed(allow or ()),
         max_batch=max_batch,
         batch_step=batch_step,
         effective_batch=effective_batch,

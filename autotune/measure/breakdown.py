@@ -42,21 +42,22 @@ def cached_compute(session: Session) -> float:
 
 def _pass(session: Session, cached: list[Fetched]) -> float:
     """Return the seconds of a step on each of the batches."""
-    copies = [clone(fetched.batch) for fetched in cached]  # a step may change its batch in place
+    copies = [clone(fetched.host) for fetched in cached]  # a step may change its batch in place
     session.device.synchronize()
     at = session.clock()
-    for batch, fetched in zip(copies, cached, strict=True):
-        session.training.step(session.training.loader.place(batch), fetched.samples)
+    for batch, fetched in zip(session.training.loader.over(copies), cached, strict=True):
+        session.training.step(batch, fetched.samples)
     session.device.synchronize()
     return session.clock() - at
 
 
-def memory_peaks(session: Session, host_peak: int, pss_before: int) -> tuple[Peaks, Peaks]:
+def memory_peaks(session: Session, host_peak: int, pss_before: int, shared: int = 0) -> tuple[Peaks, Peaks]:
     """Run a few more steps under readings that are too slow for a timed window.
 
     Args:
         host_peak: steady peak at the end of the window, bytes.
         pss_before: proportional size of the process tree before the window, bytes.
+        shared: host memory that belongs to the training and to no process of it, bytes.
 
     Returns:
         The steady and the lifetime peaks.
@@ -73,9 +74,11 @@ def memory_peaks(session: Session, host_peak: int, pss_before: int) -> tuple[Pea
     host = max(host_peak, session.host_memory.steady_peak())
     tree = session.host_memory.tree_pss
     now, ever = session.device.peaks(), session.device.lifetime_peaks()
-    steady = Peaks(host=host, tree_pss=tree, allocated=now.allocated, reserved=now.reserved)
+    if tree:
+        tree += shared
+    steady = Peaks(host=host + shared, tree_pss=tree, allocated=now.allocated, reserved=now.reserved)
     lifetime = Peaks(
-        host=session.host_memory.lifetime_peak(host),
+        host=session.host_memory.lifetime_peak(host) + shared,
         tree_pss=tree,
         allocated=ever.allocated,
         reserved=ever.reserved,
@@ -148,7 +151,7 @@ def _measured_restart(session: Session) -> float:
     batches = min(len(training.dataset) // training.batch_size, session.queue + 2)
     count = max(1, batches) * training.batch_size
     part = Subset(training.dataset, range(min(count, len(training.dataset))))
-    stream = session.open_stream(training.make_loader(part).host, len(part))
+    stream = session.open_stream(training.make_loader(part), len(part))
     while not stream.boundaries:
         stream.next()
     stream.close()

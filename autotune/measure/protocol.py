@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autotune.compiling import end_workers
 from autotune.measure.blocks import Estimate, StopRule, estimate
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks, small_batch_peak
+from autotune.measure.filling import fill
 from autotune.measure.session import KEPT_LOSSES, Session
 from autotune.measure.validity import NonFinite, finite
 from autotune.measure.warmup import warm_up
@@ -42,6 +43,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         NonFinite: the loss is not a number.
         TrainsNothing: no update, no change, or a gradient that the baseline has is missing.
     """
+    filling = fill(session)
     small = None if wanted.small_batch is None else small_batch_peak(session, wanted.small_batch)
     updates, gradient_names = warm_up(session, wanted.gradient_names)
     end_workers()  # their memory is none of the training's
@@ -70,7 +72,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     step_s = found.sample_s * per_step
     wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
     compute_s = None if wanted.fixed_blocks else cached_compute(session)
-    steady, lifetime = memory_peaks(session, host_peak, pss_before)
+    steady, lifetime = memory_peaks(session, host_peak, pss_before, filling.nbytes)
     session.stream.close()
     whole_epochs = "short_epoch" in session.flags
     overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s, wait_s)
@@ -88,6 +90,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         steps_per_epoch=session.stream.steps_per_epoch,
         samples_per_epoch=epoch_samples,
         tokens_per_sample=session.tokens_per_sample,
+        cache_fill_s=filling.seconds,
+        cache_bytes=filling.nbytes,
         lifetime=lifetime,
         steady=steady,
         blocks=tuple(blocks),

@@ -19,6 +19,7 @@ from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
 from autotune.records import Compilation, Limits
 from autotune.samples import SampleCounter
+from autotune.tuned import TunedLoader
 
 RECENT_STEPS = 5
 KEPT_LOSSES = 8
@@ -59,8 +60,10 @@ class Session:
         self.workers = int(config.value("num_workers"))
         self.accumulation = int(config.value("accumulation"))
         self.queue = self.workers * int(config.value("prefetch_factor"))
+        self.ahead = int(self.training.loader.ahead is not None)
+        """batches that wait on the device beside the one that the step works on"""
         self.host_memory = HostMemory()
-        self.stream = self.open_stream(self.training.loader.host, self.dataset_length)
+        self.stream = self.open_stream(self.training.loader, self.dataset_length)
         self._compiled_before = self.compiles()
         self.compiled_first = self._compiled_before
         """what was compiled when the first step was done"""
@@ -81,9 +84,10 @@ class Session:
         """Whether an epoch leaves out a last batch that is not full."""
         return self.training.workload.drop_last or drops_last(self.training.loader.host)
 
-    def open_stream(self, host: Any, length: int | None) -> Stream:
+    def open_stream(self, loader: TunedLoader, length: int | None) -> Stream:
         """Return a stream over a loader of `length` samples."""
         workload = self.training.workload
+        host: Any = loader.host
         sized = isinstance(host, DataLoader) and not isinstance(host.dataset, IterableDataset)
         counter = SampleCounter(
             self.training.batch_size,
@@ -93,7 +97,7 @@ class Session:
             fixed=self.fixed_batch or workload.pre_batched,
             count=workload.count_samples,
         )
-        return Stream(host, counter, self.clock)
+        return Stream(loader.source, counter, self.clock)
 
     def step(self, fetched: Fetched) -> None:
         """Train on a batch; keeps the first losses and the last one."""

@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import WorkloadError
+from autotune.prefetching import on_host
 from autotune.samples import SampleCounter
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """One batch in host memory."""
+    """One batch, as the step takes it: in host memory, or on its way to the device."""
 
     batch: Any
     samples: int
     wait_s: float
     boundary_s: float | None
     """seconds of an epoch's restart until this batch, where one came before it"""
+
+    @property
+    def host(self) -> Any:
+        """The batch in host memory."""
+        return on_host(self.batch)
 
 
 class Stream:
@@ -85,7 +91,7 @@ class Stream:
         return self._fetched(batch, took, took if restart else None)
 
     def _fetched(self, batch: Any, wait_s: float, boundary_s: float | None) -> Fetched:
-        samples = self._count(batch, self.position)
+        samples = self._count(on_host(batch), self.position)
         self.position += 1
         self._epoch_samples += samples
         return Fetched(batch, samples, wait_s, boundary_s)

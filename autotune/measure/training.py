@@ -20,7 +20,7 @@ from autotune.tuned import Tuned, TunedLoader
 from autotune.workload import Workload, accepts, first_argument
 from autotune.workload.step import LossStep, check_trains
 
-LOADER_OPTIONS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+LOADER_OPTIONS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "multiprocessing_context")
 """what a loader factory of the user's own is given beside the batch size, where it takes it"""
 MODEL_ARGUMENTS = ("model", "module", "net", "network")
 DEFAULT_LEARNING_RATE = 1e-3

@@ -33,7 +33,7 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
     watch = ChangeWatch(session.training.trainable())
     counter = UpdateCounter(session.training)
     fetched = session.stream.next()
-    session.look_at(fetched.batch)
+    session.look_at(fetched.host)
     began = clock()
     session.step(fetched)
     session.device.synchronize()
@@ -53,7 +53,7 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
         else:
             began += now.seconds - compiled.seconds  # compiling is no warm-up
             compiled, quiet = now, 0
-        session.look_at(fetched.batch)
+        session.look_at(fetched.host)
         steps += 1
     _step_on_partial_batch(session)
     _check_compiled(session)
@@ -86,7 +86,7 @@ def _step_on_partial_batch(session: Session) -> None:
     length = session.dataset_length
     rest = length % training.batch_size if length else 0
     fewest = 2 if any(isinstance(module, _BatchNorm) for module in training.model.modules()) else 1
-    if rest < fewest or training.workload.drop_last or not session.plain_loader or session.fixed_batch:
+    if rest < fewest or session.drops_last or not session.plain_loader or session.fixed_batch:
         return
     if session.stream.first_batch_s * rest / training.batch_size > MAX_PARTIAL_BATCH_S:
         return

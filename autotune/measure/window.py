@@ -69,7 +69,7 @@ def drain_and_settle(session: Session, plan: BlockPlan) -> None:
     began = session.clock()
     session.progress("drain", {})
     # one batch of each worker more than were on their way, so that the last ones were begun with nothing ready
-    pulls = session.queue + 2 * session.workers
+    pulls = session.queue + 2 * session.workers + session.ahead
     epoch = session.stream.steps_per_epoch
     if epoch is not None and epoch < pulls + 2 * plan.steps:
         session.flag("prefetch_bias")

@@ -9,11 +9,16 @@ from autotune.options.accumulation import Accumulation
 from autotune.options.activation_memory_budget import ActivationMemoryBudget
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import BatchSize
+from autotune.options.cache_dataset import CacheDataset
 from autotune.options.channels_last import ChannelsLast
 from autotune.options.checkpoint_segments import CheckpointSegments
 from autotune.options.compile_mode import CompileMode
 from autotune.options.cudnn_benchmark import CudnnBenchmark
+from autotune.options.device_prefetch import DevicePrefetch
+from autotune.options.drop_last import DropLast
+from autotune.options.expandable_segments import ExpandableSegments
 from autotune.options.matmul_precision import MatmulPrecision
+from autotune.options.multiprocessing_context import MultiprocessingContext
 from autotune.options.num_threads import NumThreads
 from autotune.options.num_workers import NumWorkers
 from autotune.options.optimizer_impl import OptimizerImpl
@@ -21,6 +26,7 @@ from autotune.options.persistent_workers import PersistentWorkers
 from autotune.options.pin_memory import PinMemory
 from autotune.options.precision import Precision
 from autotune.options.prefetch_factor import PrefetchFactor
+from autotune.options.worker_affinity import WorkerAffinity
 
 __all__ = ["OPTIONS", "Context", "Effect", "Inapplicable", "Maths", "Option", "Value", "option_named"]
 
@@ -35,12 +41,18 @@ OPTIONS: dict[str, Option] = {
         PrefetchFactor(),
         PersistentWorkers(),
         PinMemory(),
+        DevicePrefetch(),
+        DropLast(),
+        MultiprocessingContext(),
+        WorkerAffinity(),
+        CacheDataset(),
         ChannelsLast(),
         CheckpointSegments(),
         OptimizerImpl(),
         CompileMode(),
         ActivationMemoryBudget(),
         CudnnBenchmark(),
+        ExpandableSegments(),
         NumThreads(),
     )
 }

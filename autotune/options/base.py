@@ -67,6 +67,8 @@ class Context:
     """budget of the search; None: unknown"""
     planned_samples: int | None = None
     """samples that the user is going to train on; None: unknown"""
+    host_bytes: int | None = None
+    """host memory that a trial may use; None: nobody set a limit"""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,10 @@ class Option(ABC):
     """what the option may do to a step's numbers; None: as `claim` derives it"""
     minimum: int = 0
     """smallest value, where the values are whole numbers"""
+    opt_in: bool = False
+    """whether the user must ask for it by --allow"""
+    meets: tuple[str, ...] = ()
+    """the options whose values `conflict` looks at"""
     needs: str | None = None
     """the option that must differ from its default for this one to have any effect"""
     order: int = 50
@@ -151,6 +157,10 @@ class Option(ABC):
 
     def refusal(self, value: Value, context: Context) -> str | None:
         """Return why this one value cannot run with this workload, or None."""
+        return None
+
+    def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
+        """Return why the value cannot run together with those of `meets`, or None; `values` has all of them."""
         return None
 
     def check(self, value: Value) -> str | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.drop_last import can_drop_last, leaves_one
 from autotune.plan import Plan
 
+LAST_OF_ONE = "leaves a last batch of one sample, which BatchNorm refuses"
 BASELINE_MULTIPLE = 64  # how far above the baseline's batch the search looks unless told otherwise
 
 
@@ -19,6 +21,7 @@ class BatchSize(Option):
     minimum = 1
     affects = frozenset({"compute", "loader", "memory"})
     changes_result = True
+    meets = ("drop_last",)
     order = 10
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
@@ -43,9 +46,10 @@ class BatchSize(Option):
             return None
         if size > facts.dataset_length:
             return f"more than the {facts.dataset_length} samples of the dataset"
-        if facts.batchnorm and not facts.drop_last and facts.dataset_length % size == 1:
-            return "leaves a last batch of one sample, which BatchNorm refuses"
-        return None
+        return LAST_OF_ONE if leaves_one(size, context) and not can_drop_last(facts) else None
+
+    def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
+        return LAST_OF_ONE if leaves_one(int(values[self.name]), context) and not values["drop_last"] else None
 
     def expert(self, context: Context) -> Value:
         today = context.baseline.get(self.name, self.default)

@@ -23,9 +23,8 @@ class NumWorkers(Option):
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         if context.facts.workers_refused:
             return Inapplicable(context.facts.workers_refused)
-        # one more than the cores: a loader that waits for storage does not need a core of its own
-        top = most_workers(context) + 1 if context.machine.usable_cores >= 2 else 1
-        return [count for count in MANY if count <= top]
+        # not more than the cores: PyTorch warns of more, and they would compete with the step
+        return [count for count in MANY if count <= most_workers(context)]
 
     def expert(self, context: Context) -> Value:
         facts = context.facts

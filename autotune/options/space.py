@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -57,7 +58,11 @@ class Space:
     def legal(self, config: Config) -> str | None:
         """Return why the combination cannot run here, or None."""
         refusals = (OPTIONS[name].refusal(config.value(name), self.context) for name in self.choices)
-        return next(filter(None, refusals), None)
+        conflicts = (
+            OPTIONS[name].conflict({other: config.value(other) for other in (name, *OPTIONS[name].meets)}, self.context)
+            for name in self.choices
+        )
+        return next(filter(None, itertools.chain(refusals, conflicts)), None)
 
     def size(self) -> int:
         """Return the number of configs, counting those with inert values once for each value."""
@@ -141,6 +146,8 @@ def make_space(
         else:
             assert not isinstance(found, Inapplicable)  # one that has to be asked for was not
             choices[name] = tuple(_with_today(option, found, today, context))
+    for name in choices:
+        _leave_out_hopeless(OPTIONS[name], choices, context)
     # what the user runs today, whatever the search was restricted to: it may lie beside the choices
     names = [*choices, *Space(context, choices, reasons, Config()).decided]
     baseline = Config(**{name: context.baseline.get(name, OPTIONS[name].default) for name in names})
@@ -185,6 +192,25 @@ def _with_today(option: Option, found: Sequence[Value], today: Value, context: C
         return found
     # values without an order keep theirs; a number goes to its place
     return sorted([*found, today]) if option.ordered and option.name != "num_threads" else [*found, today]
+
+
+def _leave_out_hopeless(option: Option, choices: dict[str, tuple[Value, ...]], context: Context) -> None:
+    """Take away the values that run with none of the values of the options that they meet."""
+    others = [choices.get(name, (OPTIONS[name].default,)) for name in option.meets]
+
+    def why_not(value: Value) -> str | None:
+        together = [dict(zip((option.name, *option.meets), values, strict=True)) for values in _product(value, others)]
+        reasons = [option.conflict(values, context) for values in together]
+        return None if None in reasons else reasons[0]
+
+    refused = {value: reason for value in choices[option.name] if (reason := why_not(value))}
+    left = tuple(value for value in choices[option.name] if value not in refused)
+    if left:
+        choices[option.name] = left
+
+
+def _product(value: Value, others: Sequence[Sequence[Value]]) -> Iterator[tuple[Value, ...]]:
+    return itertools.product([value], *others)
 
 
 def _on_grid(size: int, context: Context) -> bool:

@@ -18,6 +18,7 @@ FLAGS = {
     "variable_shapes": "batches differ in shape: time and peak memory are those of the batches seen",
     "compiled_last_batch": "the last, smaller batch of each epoch was compiled by itself: drop_last would spare that",
     "recompiled": "torch.compile still compiled during the window, as for shapes that vary: the time is too long",
+    "cache_filled_in_part": "the kept samples measured stand for a dataset too large to be read whole in a trial",
     "disk_reads": "data came from the disk during the window, not from the page cache alone",
     "script_rerun": "the script ended before the measurement did, and was run again in the same process",
     # the host
@@ -38,7 +39,7 @@ FLAGS = {
 }
 """one line of words for every flag that a measurement can carry"""
 
-NO_WARNING = frozenset({"pruned", "power_capped"})
+NO_WARNING = frozenset({"pruned", "power_capped", "cache_filled_in_part"})
 """flags that are no sign of anything wrong"""
 
 

@@ -24,6 +24,7 @@ Line = tuple[str, str]
 PHASES = {
     "import_s": "import",
     "build_s": "build",
+    "cache_s": "cache",
     "first_batch_s": "first batch",
     "first_step_s": "first step",
     "warmup_s": "warm-up",
@@ -122,6 +123,9 @@ def _time_lines(found: Measurement, ascii_only: bool) -> list[Line]:
     per_epoch = "" if found.steps_per_epoch is None else f", an epoch has {found.steps_per_epoch} steps"
     estimated = ", estimated" if found.epoch_overhead_estimated else ""
     lines.append(("epoch restart", f"{duration(found.epoch_overhead_s)}{estimated}{per_epoch}"))
+    if found.cache_bytes:
+        kept = f"{memory(found.cache_bytes)}, filled in the first epoch: once {duration(found.cache_fill_s)}, expected"
+        lines.append(("kept samples", kept))
     lines.append(("losses", " ".join(f"{loss:.4g}" for loss in found.losses) or "none"))
     lines.append(("optimizer updates", f"{found.updates} before the window"))
     return lines

@@ -111,12 +111,12 @@ class ScriptSession(Session):
     def drops_last(self) -> bool:
         return self.training.workload.drop_last
 
-    def open_stream(self, host: Any, length: int | None) -> Stream:
+    def open_stream(self, loader: TunedLoader, length: int | None) -> Stream:
+        host: Any = loader.host
         if not isinstance(host, ScriptBatches | ScriptSteps):
-            return super().open_stream(host, length)
+            return super().open_stream(loader, length)
         training = self.training
-        loader = training.host
-        known = loader is not None and not isinstance(loader.dataset, IterableDataset)
+        known = training.host is not None and not isinstance(training.host.dataset, IterableDataset)
         counter = SampleCounter(
             training.batch_size,
             dataset_length=length,

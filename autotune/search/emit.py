@@ -21,7 +21,7 @@ from autotune.search.loop import Measured
 from autotune.search.setup import Prepared, deciding_limit, script_hash
 from autotune.trials.folder import write_atomically
 
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 
 
 def emit(
@@ -86,6 +86,18 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         )
         if precision == "fp16":
             yield "fp16 needs the gradient scaler: keep tuned.state_dict() in your checkpoints."
+    if config.value("drop_last") and not baseline.value("drop_last") and facts.dataset_length:
+        rest = facts.dataset_length % after
+        yield (
+            f"drop_last leaves out the last {rest} of the {facts.dataset_length} samples of every epoch "
+            f"({rest / facts.dataset_length:.2g} of them): with shuffling others each time, without it always the same."
+        )
+    if config.value("cache_dataset") and not baseline.value("cache_dataset") and facts.dataset_length:
+        mib = facts.cache_sample_bytes * facts.dataset_length / MIB
+        yield (
+            f"cache_dataset keeps all {facts.dataset_length} samples in host memory, {mib:,.0f} MiB, from the first "
+            "epoch on: a dataset that changes from epoch to epoch, or draws at random, must not be kept."
+        )
     if config.value("num_workers") != 0 and facts.seeded_generators:
         names = ", ".join(facts.seeded_generators)
         yield (

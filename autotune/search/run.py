@@ -14,7 +14,7 @@ import optuna
 from autotune.config import Config
 from autotune.documents import from_json, to_json
 from autotune.errors import RunFolderError, UsageError, WorkloadError
-from autotune.options import OPTIONS
+from autotune.options import OPTIONS, option_named
 from autotune.records import RunInfo, Source
 from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
@@ -187,6 +187,8 @@ def _objective(wishes: Wishes) -> Objective:
 
 
 def _check_names(wishes: Wishes, verify: str) -> None:
+    for name in wishes.allowed:
+        option_named(name)
     for what, name, known in (
         ("sampler", wishes.sampler, SAMPLERS),
         ("objective", wishes.objective, OBJECTIVES),

@@ -144,6 +144,7 @@ def prepare(
         allowed=wishes.allowed,
         trials=wishes.trials,
         planned_samples=planned,
+        host_bytes=limits.host_bytes,
     )
     check_effective_batch(context)
     fixed = {**wishes.fixed, **({"batch_size": baseline["batch_size"]} if wishes.keep_batch else {})}
@@ -239,6 +240,7 @@ def space_of(info: RunInfo) -> Space:
         max_batch=info.max_batch,
         batch_step=info.batch_step,
         effective_batch=info.effective_batch,
+        host_bytes=info.limits.host_bytes,
     )
     choices = {name: tuple(values) for name, values in info.choices.items()}
     return Space(context, choices, dict(info.reasons), Config(**info.baseline))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import Device, device_named
+from autotune.device import Device, device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
@@ -29,8 +31,10 @@ from autotune.trials.probe_data import (
     dataset_length,
     first_batches,
     generators,
+    probe_cache,
     raise_unless_users,
     why_batch_is_fixed,
+    why_fork_only,
     why_no_workers,
 )
 from autotune.trials.probe_loss import loss_reduction
@@ -39,6 +43,7 @@ from autotune.trials.recomputing import find_recomputable
 from autotune.workload import Workload
 from autotune.workload.script import brief, user_traceback
 
+USED_AT_IMPORT = "the script uses the accelerator when it is imported, and so would every process that imports it"
 PROBE_BATCH = 8
 
 
@@ -49,6 +54,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         WorkloadError: it cannot be trained as it is.
     """
     progress("device", {})
+    touched_by_script = touched()
     device = device_named(spec.device)
     progress("build", {})
     at = time.perf_counter()
@@ -56,6 +62,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     batch_size = _probe_batch(baseline.get("batch_size"))
     training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
     seconds["build_s"] = time.perf_counter() - at
+    threads = threading.active_count() - 1  # before the loader of the probe itself starts one
     length = dataset_length(training)
     progress("first step", {})
     batches, load_s = first_batches(training)
@@ -65,6 +72,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         step_s = _time_steps(training, batches)
     compiled = own_compile(training.model) or so_far().graphs > before
     habits = _Habits.of(training, device, batch)
+    cache_refused, cache_bytes = probe_cache(training)
     chain, chain_refused = _probe_chain(training, batch)
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
@@ -77,6 +85,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         native_fp16=device.native_fp16(),
         capability=device.capability(),
         matmul_precision=torch.get_float32_matmul_precision(),
+        allocator_refused=USED_AT_IMPORT if touched_by_script else why_allocator_is_set(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=workload.drop_last or drops_last(training.loader.host),
@@ -87,6 +96,11 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         tensors_per_batch=sum(1 for _ in tensors(batch)),
         fixed_batch=why_batch_is_fixed(training, batch, batch_size, length),
         workers_refused=why_no_workers(training, batch),
+        start_method=multiprocessing.get_start_method(),
+        fork_only=USED_AT_IMPORT if touched_by_script else why_fork_only(training),
+        threads=threads,
+        cache_refused=cache_refused,
+        cache_sample_bytes=cache_bytes,
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=tuple(generators(training.dataset)),
         **model_facts(training.model),

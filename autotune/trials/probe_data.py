@@ -17,6 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils import worker
 
 from autotune.batches import describe, map_tensors, shapes, tensors
+from autotune.caching import why_not_cached
 from autotune.config import Config
 from autotune.errors import AutotuneError, ScriptError, WorkloadError
 from autotune.measure.training import Training, seed_all
@@ -25,6 +26,7 @@ from autotune.trials.outcomes import classify_error
 from autotune.workload import accepts
 from autotune.workload.script import brief, user_traceback
 
+REREAD_S = 2.0  # for reading samples again, to see whether they stay the same
 SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
 
 
@@ -120,8 +122,16 @@ def why_no_workers(training: Training, batch: Any) -> str | None:
             "each loader worker would yield the same samples again: the dataset does not share them out "
             "by torch.utils.data.get_worker_info()"
         )
-    if torch.multiprocessing.get_start_method() == "fork":
-        return None
+    if next(_device_tensors(dataset), None) is not None:
+        return "the dataset holds tensors on the accelerator, which loader processes cannot share"
+    return None
+
+
+def why_fork_only(training: Training) -> str | None:
+    """Return why a loader process that is not forked could not be given the dataset, or None."""
+    workload, dataset = training.workload, training.dataset
+    if workload.loader is not None:
+        return None  # what its workers are sent is not known here
     for part in (dataset, workload.collate_fn):
         try:
             pickle.dumps(part)
@@ -130,6 +140,20 @@ def why_no_workers(training: Training, batch: Any) -> str | None:
         if (file := _not_importable(part)) is not None:
             return f"loader processes cannot import {file}: no module can have that name"
     return None
+
+
+def probe_cache(training: Training) -> tuple[str | None, int]:
+    """Return why the samples cannot be kept after they were first read, or None, and the bytes that one takes."""
+    if training.workload.loader is not None or training.workload.pre_batched:
+        return "the loader or its batches are your own: there are no samples to keep", 0
+    end = time.perf_counter() + REREAD_S
+    return why_not_cached(training.dataset, within=lambda: time.perf_counter() < end)
+
+
+def _device_tensors(dataset: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a dataset holds on an accelerator."""
+    held = vars(dataset) if hasattr(dataset, "__dict__") else {}
+    return (tensor for tensor in tensors(dict(held)) if tensor.device.type != "cpu")
 
 
 def _not_importable(part: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -29,14 +30,18 @@ class FakeAsyncDevice(Device):
         self.held = 0
         self._peak = 0
         self._lifetime = 0
-        self._work: queue.Queue[float | None] = queue.Queue()
+        self._work: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def submit(self, seconds: float) -> None:
         """Queue work that takes so long; returns at once."""
         self.events.append("work")
-        self._work.put(seconds)
+        self.give(lambda: time.sleep(seconds))
+
+    def give(self, function: Callable[[], None]) -> None:
+        """Queue a function that the device calls when its turn comes; returns at once."""
+        self._work.put(function)
 
     def allocate(self, size: int) -> None:
         self.held += size
@@ -68,7 +73,7 @@ class FakeAsyncDevice(Device):
         return self.retry_count
 
     def _run(self) -> None:
-        while (seconds := self._work.get()) is not None:
-            time.sleep(seconds)
+        while (function := self._work.get()) is not None:
+            function()
             self._work.task_done()
         self._work.task_done()

@@ -86,7 +86,7 @@ def restart(**config: Any) -> tuple[float, bool]:
     session = open_session(make_workload(length=8 * 50), **config)
     loader = session.training.tuned.loader
     session.training.tuned.loader = lambda data, **given: loader(data, worker_init_fn=slow_workers, **given)
-    session.stream = session.open_stream(session.training.make_loader().host, 400)
+    session.stream = session.open_stream(session.training.make_loader(), 400)
     session.stream.next()
     session.stream.close()
     return epoch_overhead(session, step_s=0.001, wait_s=0.0)

@@ -16,6 +16,7 @@ def make_context(
     max_batch=None,
     batch_step=8,
     effective_batch=None,
+    host_bytes=None,
     allowed=frozenset(),
     load_s=1e-3,
     **facts,
@@ -51,6 +52,7 @@ def make_context(
         batch_step=batch_step,
         effective_batch=effective_batch,
         allowed=allowed,
+        host_bytes=host_bytes,
     )
 
 
@@ -71,6 +73,9 @@ CONTEXTS = {
     "slow loader": on_cuda(load_s=0.05),
     "compiler": make_context(compile_refused=None),
     "hopper": on_cuda(capability=(9, 0), compile_refused=None),
+    "forkserver": make_context(start_method="forkserver"),
+    "threads": make_context(threads=2),
+    "cached": make_context(allowed=frozenset({"cache_dataset"}), cache_sample_bytes=1000, host_bytes=GIB, load_s=0.01),
     "no precision": make_context(native_bf16=False),
     "effective batch": make_context(effective_batch=96),
     "optimizer": make_context(optimizer_impls=("foreach", "fused")),

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from autotune.batches import move
+from autotune.config import Config
+from autotune.errors import UsageError
 from autotune.options import OPTIONS, Inapplicable
 from autotune.options.batch_size import BASELINE_MULTIPLE, ladder
 from autotune.options.channels_last import tensor_to_channels_last
+from autotune.options.space import make_space
+from autotune.search.model.candidates import everything, without_conflicts
+from autotune.search.model.encoding import Encoding
 from autotune.tuned import Tuned
 from tests.options.contexts import make_context, on_cuda
 
@@ -83,8 +88,11 @@ def test_c03_sizes_never_go_beyond_data_or_maximum(length, maximum, step, today,
         assert top < step or (batchnorm and not drop_last)
         return
     assert all(size <= top and size % step == 0 for size in found)
-    if batchnorm and not drop_last and length is not None:
-        assert all(length % size != 1 for size in found)
+    space = make_space(context)
+    for size in found if batchnorm and not drop_last and length is not None else ():
+        left_over = length % size == 1 and size > 1
+        assert (space.legal(Config(batch_size=size)) is not None) == left_over
+        assert space.legal(Config(batch_size=size, drop_last=True)) is None
 
 
 def test_c03_fifty_samples_allow_forty_eight():
@@ -98,12 +106,59 @@ def test_c03_five_samples_say_what_remains():
     assert choices("batch_size", make_context(dataset_length=5, batch_step=1)) == [1, 2, 3, 4, 5]
 
 
-def test_batchnorm_refuses_a_last_batch_of_one_sample():
-    assert 16 in choices("batch_size", make_context(dataset_length=97))
-    found = choices("batch_size", make_context(dataset_length=97, batchnorm=True))
-    assert not {8, 16, 24, 32, 48, 96} & set(found)
-    assert found == [64]
+def test_b5_a_last_batch_of_one_sample_under_batchnorm_takes_drop_last():
+    space = make_space(make_context(dataset_length=97, batchnorm=True))
+    assert 16 in space.choices["batch_size"]
+    assert "BatchNorm refuses" in space.legal(Config(batch_size=16))
+    assert space.legal(Config(batch_size=16, drop_last=True)) is None
+    assert space.legal(Config(batch_size=64)) is None
+
+
+@pytest.mark.parametrize("others", [{"custom_loader": True}, {"fixed_batch": None, "excluded": ["drop_last"]}])
+def test_b5_where_the_last_batch_is_not_ours_to_leave_out_such_sizes_are_no_choices(others):
+    excluded = others.pop("excluded", [])
+    space = make_space(make_context(dataset_length=97, batchnorm=True, **others), excluded=excluded)
+    assert space.choices["batch_size"] == (64,)
     assert 16 in choices("batch_size", make_context(dataset_length=97, batchnorm=True, drop_last=True))
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({}, "costs nothing extra"),
+        ({"batchnorm": True}, "costs nothing extra"),
+        ({"batchnorm": True, "dataset_length": 97, "drop_last": True}, "leaves it out already"),
+        ({"batchnorm": True, "dataset_length": 97, "custom_loader": True}, "not made here"),
+        ({"batchnorm": True, "dataset_length": None}, "nobody knows how long"),
+        ({"batchnorm": True, "dataset_length": 4096, "max_batch": 16}, "no batch is left over"),
+    ],
+)
+def test_drop_last_is_offered_only_where_a_ragged_batch_costs(facts, says, monkeypatch):
+    monkeypatch.delitem(OPTIONS, "compile_mode", raising=False)
+    assert says in reason("drop_last", make_context(**facts))
+
+
+def test_drop_last_is_offered_where_other_shapes_are_compiled_or_tuned_again():
+    assert choices("drop_last", on_cuda()) == (False, True)  # cuDNN's benchmark mode
+    assert choices("drop_last", make_context(dataset_length=97, batchnorm=True)) == (False, True)
+
+
+def test_b2_c51_drop_last_never_leaves_out_everything():
+    context = make_context(dataset_length=49, batchnorm=True, baseline={"batch_size": 64})
+    space = make_space(context)
+    too_many = {"batch_size": 64, "drop_last": True}
+    assert space.legal(Config(**too_many)) is not None
+    assert "all of the 49 samples" in OPTIONS["drop_last"].conflict(too_many, context)
+    assert space.legal(Config(batch_size=48, drop_last=True)) is None
+
+
+def test_conflicting_rows_are_no_candidates():
+    space = make_space(make_context(dataset_length=97, batchnorm=True), restricted={"num_workers": [0]})
+    encoding = Encoding(space)
+    rows = everything(encoding)
+    left = {encoding.config(row) for row in without_conflicts(encoding, rows)}
+    assert left == {config for row in rows if space.legal(config := encoding.config(row)) is None}
+    assert 0 < len(left) < len(rows)
 
 
 def test_c52_batch_size_without_effect_keeps_todays():
@@ -114,9 +169,7 @@ def test_c52_batch_size_without_effect_keeps_todays():
 # -- loader ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cores", "workers"), [(1.0, [0, 1]), (1.5, [0, 1]), (2.0, [0, 1, 2, 3]), (4.0, [0, 1, 2, 3, 4])]
-)
+@pytest.mark.parametrize(("cores", "workers"), [(1.0, [0, 1]), (1.5, [0, 1]), (2.0, [0, 1, 2]), (4.0, [0, 1, 2, 3, 4])])
 def test_c30_workers_are_bounded_by_the_usable_cores(cores, workers):
     assert choices("num_workers", make_context(cores=cores)) == workers
 
@@ -137,7 +190,9 @@ def test_c30_one_core_of_many_by_affinity():
     assert ended.stdout == "1.0 [0, 1]\n", ended.stderr
 
 
-@pytest.mark.parametrize("name", ["num_workers", "prefetch_factor", "persistent_workers"])
+@pytest.mark.parametrize(
+    "name", ["num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "worker_affinity"]
+)
 def test_refused_workers_take_their_options_along(name):
     assert "cannot be sent" in reason(name, make_context(workers_refused="the dataset cannot be sent"))
 
@@ -149,6 +204,91 @@ def test_c09_experts_workers_follow_the_loader():
     assert expert(on_cuda(cores=4.0, load_s=1.0)) == 4
     assert expert(make_context(cores=1.0, load_s=1.0)) == 1
     assert expert(on_cuda(workers_refused="no", load_s=1.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "offered"),
+    [
+        ({"threads": 1}, ("default", "forkserver")),
+        ({"start_method": "forkserver"}, ("default", "fork")),
+        ({"start_method": "spawn"}, ("default", "fork")),
+        ({"start_method": "forkserver", "fork_only": "cannot be sent"}, ("fork",)),
+        ({"baseline": {"batch_size": 32, "multiprocessing_context": "spawn"}}, ("default", "spawn")),
+    ],
+)
+def test_methods_of_starting_workers_are_offered_where_they_matter(facts, offered):
+    assert choices("multiprocessing_context", make_context(**facts)) == offered
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({}, "fork starts workers fastest"),
+        ({"fork_only": "cannot be sent"}, "cannot be sent"),
+        ({"fork_only": "cannot be sent", "threads": 1}, "cannot be sent"),
+    ],
+)
+def test_c15_methods_that_do_not_work_say_why(facts, says):
+    assert says in reason("multiprocessing_context", make_context(**facts))
+
+
+def test_c15_a_method_that_cannot_work_is_refused_by_name():
+    with pytest.raises(UsageError, match="cannot be sent"):
+        make_space(
+            make_context(start_method="forkserver", fork_only="cannot be sent"),
+            fixed={"multiprocessing_context": "spawn"},
+        )
+
+
+def test_spawned_workers_are_expected_to_cost_an_epoch_its_start():
+    option, context = OPTIONS["multiprocessing_context"], make_context(dataset_length=1000)
+    assert option.prior("spawn", context).loader > option.prior("forkserver", context).loader > 0
+    assert option.prior("spawn", make_context(dataset_length=10_000_000)).loader < 0.01
+    assert option.prior("fork", make_context(dataset_length=1000, start_method="spawn")).loader < -0.5
+
+
+def test_affinity_takes_cores_to_share_out():
+    assert choices("worker_affinity", make_context(cores=4.0)) == (False, True)
+    assert "too few to share" in reason("worker_affinity", make_context(cores=3.5))
+    assert "your own" in reason("worker_affinity", make_context(custom_loader=True))
+
+
+def cached(**others):
+    return make_context(**{"allowed": {"cache_dataset"}, "cache_sample_bytes": 1000, "host_bytes": 1 << 30, **others})
+
+
+def test_samples_are_kept_only_where_asked_for_and_possible():
+    assert choices("cache_dataset", cached()) == (False, True)
+    assert choices("cache_dataset", cached(allowed=set(), baseline={"cache_dataset": True})) == (False, True)
+    assert "--allow cache_dataset" in reason("cache_dataset", cached(allowed=set()))
+    assert reason("cache_dataset", cached(cache_refused="two reads differ")) == "two reads differ"
+
+
+def test_samples_that_do_not_fit_are_not_kept_and_the_figures_say_so():
+    found = reason("cache_dataset", cached(cache_sample_bytes=1 << 20))
+    assert "10,000 samples of 1,048,576 bytes take 9.77 GiB, and 1 GiB of host memory" in found
+
+
+def test_expert_keeps_samples_that_are_slow_to_read():
+    assert OPTIONS["cache_dataset"].expert(cached(load_s=1e-2)) is True
+    assert OPTIONS["cache_dataset"].expert(cached(load_s=1e-5)) is False
+    assert OPTIONS["cache_dataset"].expert(cached(allowed=set())) is False
+
+
+def test_device_prefetch_needs_an_accelerator_and_pinned_memory():
+    assert "accelerator" in reason("device_prefetch", make_context())
+    space = make_space(on_cuda())
+    assert space.canonical(Config(pin_memory=False, device_prefetch=True)) == space.canonical(Config(pin_memory=False))
+    assert space.canonical(Config(pin_memory=True, device_prefetch=True))["device_prefetch"] is True
+
+
+def test_expandable_segments_are_a_setting_of_cuda():
+    option = OPTIONS["expandable_segments"]
+    assert "CUDA" in reason("expandable_segments", make_context())
+    assert choices("expandable_segments", on_cuda()) == (False, True)
+    assert reason("expandable_segments", on_cuda(allocator_refused="the environment sets it")).startswith("the env")
+    assert option.expert(on_cuda(variable_shapes=True)) is True
+    assert option.expert(on_cuda()) is False
 
 
 def test_c41_pinned_memory_needs_an_accelerator():
@@ -267,4 +407,4 @@ def test_switches_are_set_and_set_back():
 def test_conditions_look_at_facts_alone():
     """An option that read the machine itself would choose otherwise in the steering process than in a trial."""
     context = SimpleNamespace(machine=SimpleNamespace(usable_cores=3.0), facts=SimpleNamespace(workers_refused=None))
-    assert choices("num_workers", context) == [0, 1, 2, 3, 4]
+    assert choices("num_workers", context) == [0, 1, 2, 3]

@@ -24,7 +24,9 @@ def sampled(space, count, seed=0):
     return [Config(**{name: draw.choice(values) for name, values in space.choices.items()}) for _ in range(count)]
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:'pin_memory' argument is set")
+@pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create", "ignore:'pin_memory' argument is set", "ignore:drop_last would"
+)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_c28_no_config_of_the_space_makes_a_loader_raise(context):
     """Neither as drawn nor canonical; and the loader yields a batch of the size that was asked for."""
@@ -88,7 +90,9 @@ def test_todays_batch_size_off_the_grid_or_too_large_is_beside_the_choices(today
     assert space.baseline["batch_size"] == today
 
 
-@pytest.mark.parametrize("others", [{"dataset_length": 5}, {"dataset_length": 9, "batchnorm": True}, {"max_batch": 3}])
+@pytest.mark.parametrize(
+    "others", [{"dataset_length": 5}, {"dataset_length": 9, "batchnorm": True, "custom_loader": True}, {"max_batch": 3}]
+)
 def test_c03_todays_batch_size_is_kept_where_no_other_is_possible(others):
     """It must not become PyTorch's default of one, which nobody runs."""
     space = make_space(make_context(baseline={"batch_size": 4}, **others))

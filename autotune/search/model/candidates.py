@@ -6,7 +6,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
+from autotune.config import Config
 from autotune.search.model.encoding import INERT, Encoding, Rows
 
 ENUMERATED = 200_000  # largest space that is enumerated whole: about a second of linear algebra
@@ -85,6 +87,26 @@ def candidates(encoding: Encoding, best: Rows, rng: np.random.Generator) -> Rows
     if count(encoding) <= ENUMERATED:
         return everything(encoding)
     return distinct(encoding, np.concatenate([drawn(encoding, DRAWN, rng), neighbours(encoding, best)]))
+
+
+def without_conflicts(encoding: Encoding, rows: Rows) -> Rows:
+    """Return the rows whose values can run together."""
+    space = encoding.space
+    for option in encoding.options:
+        columns = [encoding.column.get(name) for name in (option.name, *option.meets)]
+        if not option.meets or None in columns:
+            continue
+        known = [column for column in columns if column is not None]
+        found, where = np.unique(rows[:, known], axis=0, return_inverse=True)
+        fine = [space.legal(_values_alone(encoding, known, levels)) is None for levels in found]
+        rows = rows[np.array(fine, dtype=bool)[where.reshape(-1)]]
+    return rows
+
+
+def _values_alone(encoding: Encoding, columns: list[int], levels: npt.NDArray[np.int16]) -> Config:
+    """Return the config that sets nothing but some options."""
+    pairs = zip(columns, levels, strict=True)
+    return Config(**{encoding.names[column]: encoding.values[column][level] for column, level in pairs if level >= 0})
 
 
 def distinct(encoding: Encoding, rows: Rows) -> Rows:

@@ -157,6 +157,7 @@ class StructuredSampler(BaseSampler):
         best = belief.measured[self.objective.order(belief)[:NEIGHBOURHOODS]]
         rows = np.concatenate([pool.candidates(encoding, best, rng), pool.refined(encoding, best, "batch_size")])
         rows = pool.without(encoding, rows, np.concatenate([belief.tried, belief.running]))
+        rows = pool.without_conflicts(encoding, rows)
         return rows[self.objective.admits(belief, rows)]
 
     def _at_random(self, history: History) -> Config:

@@ -1,0 +1,40 @@
+"""device_prefetch: copy the next batch to the device while it computes on the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.plan import Plan
+
+
+class DevicePrefetch(Option):
+    name = "device_prefetch"
+    help = "copy the next batch on a stream of its own while the device computes on the current one"
+    default = False
+    needs = "pin_memory"  # a copy from other memory makes the host wait, and so hides nothing
+    affects = frozenset({"compute", "memory"})
+    order = 28
+
+    def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
+        if context.facts.device == "cpu":
+            return Inapplicable("there is no accelerator to copy to")
+        return (False, True)
+
+    def prior(self, value: Value, context: Context) -> Effect:
+        # hides the copy where the step makes the host wait; costs one more batch on the device
+        return Effect(compute=-0.02, memory=0.01, sd=0.04) if value else Effect(sd=0.0)
+
+    def apply(self, value: Value, plan: Plan) -> None:
+        if value:
+            plan.device_prefetch = True
+
+    def snippet(self, value: Value) -> str:
+        if not value:
+            return "batch = batch.to(device)"
+        return (
+            "with torch.cuda.stream(side):\n"
+            "    following = following.to(device, non_blocking=True)  # while the current batch computes\n"
+            "torch.cuda.current_stream().wait_stream(side)\n"
+            "following.record_stream(torch.cuda.current_stream())"
+        )
