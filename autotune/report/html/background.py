@@ -44,7 +44,8 @@ def _not_measured(evidence: Evidence) -> Html:
         dropped = Counter(item.reason for item in evidence.verification.dropped)
         told += [f"{count} of the finalists could not be verified: {reason}." for reason, count in dropped.items()]
     failed = Counter(OUTCOMES[row.outcome] for row in evidence.single if not row.measured)
-    told += [f"{count} trials without figures: {outcome}." for outcome, count in failed.items()]
+    if failed:
+        told.append(f"Trials without figures: {', '.join(f'{count} {outcome}' for outcome, count in failed.items())}.")
     missing = evidence.run.info.trials - len(evidence.single)
     if missing > 0:
         told.append(f"{missing} of the {evidence.run.info.trials} trials asked for were not made.")

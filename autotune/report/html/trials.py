@@ -43,7 +43,7 @@ def trials_section(evidence: Evidence) -> Html:
 def _controls(rows: list[Row]) -> Html:
     kinds = list(dict.fromkeys(_outcome(row) for row in rows))
     choices = [tag("option", "all outcomes", value="")] + [tag("option", kind, value=kind) for kind in kinds]
-    field = tag("input", type="search", id="filter-text", placeholder="batch_size=128, oom, noisy", autocomplete="off")
+    field = tag("input", type="search", id="filter-text", placeholder="batch_size=128, noisy", autocomplete="off")
     chosen = tag("select", *choices, id="filter-outcome")
     return tag("div", tag("label", "Filter ", field), tag("label", "Outcome ", chosen), class_="controls")
 
@@ -51,7 +51,8 @@ def _controls(rows: list[Row]) -> Html:
 def _title(column: Column, place: int) -> Html:
     button = tag("button", column.title, type="button", class_="sort", data_column=place)
     first = "descending" if column.descending else "ascending"
-    return tag("th", button, scope="col", class_=_class(column), data_first=first, data_name=column.name)
+    now = "ascending" if column.name == "rank" else None  # as they stand
+    return tag("th", button, scope="col", class_=_class(column), data_first=first, data_name=column.name, aria_sort=now)
 
 
 def _row(evidence: Evidence, row: Row, columns: list[Column], record: TrialRecord, flagged: bool) -> Html:

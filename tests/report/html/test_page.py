@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -170,7 +171,7 @@ def test_what_was_not_measured(save, mixed):
     text = text_of(save(mixed, reasons={"pin_memory": "no accelerator"}))
     assert "Not measured: loss after training, validation, checkpoints." in text
     assert "No verification was made" in text
-    assert "1 trials without figures: out of memory." in text
+    assert "Trials without figures: 1 out of memory, 1 error." in text
     assert "16 of the 24 trials asked for were not made." in text
     assert "pin_memory : no accelerator" in text
 
@@ -262,3 +263,13 @@ def test_configs_count_as_the_same_with_and_without_defaults(save):
     (answer,) = gather(run).answers
     assert gather(run).row(answer).trial == 1
     assert not answer.config.difference(Config(batch_size=64, precision="bf16", num_workers=0))
+
+
+@pytest.mark.slow
+def test_a_long_search_stays_small(save):
+    """500 trials, and 100 windows of 120 blocks each."""
+    records = [ok(number, {"batch_size": 8 * number + 8, "num_workers": number % 8}) for number in range(500)]
+    window = ok(1000, kind="verification")
+    many = replace(window.measurement, blocks=window.measurement.blocks * 10)
+    records += [replace(window, number=number, measurement=many) for number in range(1000, 1100)]
+    assert len(page(gather(save(records))).encode()) < 5e6

@@ -8,7 +8,7 @@ from typing import Any
 from autotune.config import Config
 from autotune.report.figures import significant
 from autotune.report.html.evidence import Evidence
-from autotune.report.html.plots.figure import NAMES, Figure, Trace, lines, marker, points
+from autotune.report.html.plots.figure import NAMES, Figure, Trace, marker, points
 
 GAP = 1.5  # blocks of room between two processes
 
@@ -44,12 +44,8 @@ def _traces(evidence: Evidence, arm: str, config: Config) -> Iterator[Trace]:
                 continue
             time_ms = 1e3 * block.wall_s / block.samples
             warm = index >= found.kept_from
-            told = lines(
-                f"{NAMES[arm]}, trial {record.number}, block {index + 1}",
-                f"{significant(time_ms)} ms a sample over {block.steps} steps",
-                "" if warm else "dropped as warm-up",
-            )
-            (kept if warm else dropped).append((at, time_ms, told))
+            told = f"trial {record.number}, block {index + 1}: {significant(time_ms)} ms"
+            (kept if warm else dropped).append((at, float(f"{time_ms:.4g}"), told))
             at += 1
         at += GAP
     shape = str(marker(arm)["symbol"])

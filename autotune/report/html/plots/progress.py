@@ -10,17 +10,19 @@ from autotune.report.html.plots.figure import Figure, Trace, curve, marker, poin
 from autotune.report.html.plots.tradeoff import hover_of
 from autotune.report.rows import Row, rows_of
 
+FEW = 12  # trials up to which each has its own tick
 HIGHEST = 300  # trials up to which the best is looked up after each of them
 
 
 def draw(evidence: Evidence) -> Iterator[Figure]:
     rows = evidence.single
-    if len(rows) < 2:
+    if len(rows) < 2 or not any(row.measured for row in rows):
         return
     records = {record.number: record for record in evidence.run.screening}
     began = min(record.started_at for record in records.values())
     minutes = [(records[row.trial].started_at + records[row.trial].wall_s - began) / 60 for row in rows]
     best = _best_so_far(evidence)
+    whole = {"tickformat": "d", **({"dtick": 1} if len(rows) < FEW else {})}
     told = "The line is the best config so far, of several runs their mean."
     if not all(row.measured for row in rows):
         told += " Crosses are trials without figures."
@@ -29,7 +31,7 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
         ("progress-time", "Search over time", "minutes", minutes),
     ):
         layout: dict[str, Any] = {
-            "xaxis": {"title": {"text": axis}, **({"tickformat": "d"} if axis == "trial" else {})},
+            "xaxis": {"title": {"text": axis}, **(whole if axis == "trial" else {})},
             "yaxis": {"title": {"text": "samples/s"}, "rangemode": "tozero"},
         }
         traces = [
