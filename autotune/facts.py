@@ -91,6 +91,12 @@ class Facts:
     """"blocks" (one segment a block) or "sequential" (segments of several layers)"""
     chain_refused: str | None = None
     """why there is nothing to recompute, or why recomputing it would change the gradients"""
+    inplace: str = ""
+    """value of inplace_activations that leaves the gradients as they are; empty: there is none"""
+    inplace_refused: str | None = None
+    """why there is none"""
+    inplace_recomputed: bool = False
+    """whether that is so where blocks are recomputed, too"""
     optimizer: str = ""
     optimizer_impls: tuple[str, ...] = ()
     """implementations of torch.optim that it takes here, beside its default"""

@@ -17,6 +17,7 @@ from autotune.options.cudnn_benchmark import CudnnBenchmark
 from autotune.options.device_prefetch import DevicePrefetch
 from autotune.options.drop_last import DropLast
 from autotune.options.expandable_segments import ExpandableSegments
+from autotune.options.inplace_activations import InplaceActivations
 from autotune.options.matmul_precision import MatmulPrecision
 from autotune.options.multiprocessing_context import MultiprocessingContext
 from autotune.options.num_threads import NumThreads
@@ -48,6 +49,7 @@ OPTIONS: dict[str, Option] = {
         CacheDataset(),
         ChannelsLast(),
         CheckpointSegments(),
+        InplaceActivations(),
         OptimizerImpl(),
         CompileMode(),
         ActivationMemoryBudget(),

@@ -65,7 +65,7 @@ def verify_config(
             raise UsageError("the config is what the baseline already runs, so there is nothing to compare")
     refusal = prepared.space.legal(candidate)
     if refusal is not None:
-        raise UsageError(f"batch_size = {candidate.value('batch_size')} cannot run here: {refusal}")
+        raise UsageError(f"the config, with batch_size = {candidate.value('batch_size')}, cannot run here: {refusal}")
     design = DESIGNS[how]
     events.begin(["the baseline against " + ("itself" if config is None else "the config")], 2 * design.looks[-1], None)
     deadline = math.inf if wishes.timeout_s is None else began + wishes.timeout_s

@@ -37,6 +37,7 @@ from autotune.trials.probe_data import (
     why_fork_only,
     why_no_workers,
 )
+from autotune.trials.probe_inplace import InplaceCheck
 from autotune.trials.probe_loss import loss_reduction
 from autotune.trials.probe_optimizer import probe_implementations
 from autotune.trials.recomputing import find_recomputable
@@ -45,6 +46,7 @@ from autotune.workload.script import brief, user_traceback
 
 USED_AT_IMPORT = "the script uses the accelerator when it is imported, and so would every process that imports it"
 PROBE_BATCH = 8
+OWN_STEP = "the training step does its own backward passes, so that gradients cannot be compared"
 
 
 def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> Facts:
@@ -73,7 +75,10 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     compiled = own_compile(training.model) or so_far().graphs > before
     habits = _Habits.of(training, device, batch)
     cache_refused, cache_bytes = probe_cache(training)
+    inplace_check = InplaceCheck(training.model, partial(_gradients, training, batch))
+    inplace, inplace_refused = inplace_check.find() if not workload.own_step else ("", OWN_STEP)
     chain, chain_refused = _probe_chain(training, batch)
+    recomputable = chain is not None and chain_refused is None
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
         device=str(device.torch),
@@ -108,6 +113,9 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         chain_length=0 if chain is None else len(chain),
         chain_kind="" if chain is None else chain.kind,
         chain_refused=chain_refused,
+        inplace=inplace,
+        inplace_refused=inplace_refused,
+        inplace_recomputed=recomputable and inplace_check.works_recomputed(),
         optimizer=", ".join(type(item).__name__ for item in training.optimizers),
         optimizer_impls=implementations,
         optimizer_impls_refused=implementations_refused,

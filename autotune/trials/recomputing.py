@@ -47,7 +47,7 @@ def _why_not(model: nn.Module, chain: Chain, gradients: Callable[[], Gradients],
     kept = gradients()
     again = gradients()
     name = chain.path or "the model"
-    if _differ(kept, again):
+    if differ(kept, again):
         return f"the gradients of {name} are not repeatable, so that recomputation cannot be checked"
     handles = [module.register_forward_hook(count) for module in [chain.container, *chain.blocks]]
     checkpoint_chain(model, len(chain), path)
@@ -56,12 +56,13 @@ def _why_not(model: nn.Module, chain: Chain, gradients: Callable[[], Gradients],
         handle.remove()
     if calls == 0:
         return f"the model never calls the blocks of {name} as a whole"
-    if _differ(kept, recomputed):
+    if differ(kept, recomputed):
         return f"recomputing {name} changes its gradients: a block keeps state between calls"
     return None
 
 
-def _differ(first: Gradients, second: Gradients) -> bool:
+def differ(first: Gradients, second: Gradients) -> bool:
+    """Whether two steps have other gradients, beyond rounding."""
     if first.keys() != second.keys():
         return True
     for name, gradient in first.items():

@@ -78,5 +78,6 @@ CONTEXTS = {
     "cached": make_context(allowed=frozenset({"cache_dataset"}), cache_sample_bytes=1000, host_bytes=GIB, load_s=0.01),
     "no precision": make_context(native_bf16=False),
     "effective batch": make_context(effective_batch=96),
+    "in place": make_context(inplace="all but blocks.*.drop head"),
     "optimizer": make_context(optimizer_impls=("foreach", "fused")),
 }
