@@ -58,6 +58,9 @@ class ScriptTraining(Training):
         self.driver.feed(batch)
         return self.driver.loss if self.driver.loss is None else self.driver.loss.reshape(-1)[0]
 
+    def end_epoch(self) -> None:
+        """The script's own loop sees to what is left of an update."""
+
     def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
         """Return a loader like the script's over a part of the data, or with another batch size."""
         if self.host is None:
@@ -94,6 +97,7 @@ class ScriptSession(Session):
         super().__post_init__()
         host = self.training.host
         if host is not None:
+            self.accumulation = self.training.found.batches_per_update
             self.workers = int(host.num_workers)
             self.queue = self.workers * int(host.prefetch_factor or 0)
 

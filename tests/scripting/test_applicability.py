@@ -1,0 +1,82 @@
+"""Which options apply to an unmodified script: by what scripting carries out, so that none can silently do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from autotune.facts import ScriptFacts
+from autotune.options import OPTIONS
+from autotune.options.base import Inapplicable
+from autotune.options.space import make_space
+from autotune.plan import Plan, plan_for
+from autotune.scripting.carried import CARRIED_OUT, NO_LOADER, not_carried_out
+from autotune.workload.static import look
+from tests.options.contexts import CONTEXTS
+
+
+def as_script(context, *, has_loader=True, own_scaler=False, refused=None):
+    facts = replace(
+        context.facts,
+        script=ScriptFacts(loader=0 if has_loader else None),
+        not_carried_out=not_carried_out(has_loader=has_loader, own_scaler=own_scaler),
+        refused=refused or {},
+    )
+    return replace(context, facts=facts)
+
+
+def touched(name, value):
+    plan, plain = plan_for({name: value}), Plan()
+    return {item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)}
+
+
+def test_every_part_of_a_plan_is_carried_out_or_refused_with_a_reason():
+    names = {item.name for item in fields(Plan)}
+    refused = not_carried_out(has_loader=True, own_scaler=False)
+    assert names >= CARRIED_OUT
+    assert names == CARRIED_OUT | refused.keys()
+    assert all(refused.values())
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_no_choice_on_a_script_asks_for_what_is_not_carried_out(name, has_loader):
+    for context in CONTEXTS.values():
+        context = as_script(context, has_loader=has_loader)
+        space = make_space(context)
+        refused = set(context.facts.not_carried_out)
+        choices = space.choices.get(name, ())
+        if len(choices) > 1:
+            assert not any(touched(name, value) & refused for value in choices)
+        else:
+            found = OPTIONS[name].choices(context)
+            assert isinstance(found, Inapplicable) or len(found) == 1 or space.reasons[name]
+
+
+def test_what_the_script_decides_itself_is_left_to_it():
+    context = next(iter(CONTEXTS.values()))
+    reason = "the script sets torch.set_num_threads(3) itself"
+    space = make_space(as_script(context, refused={"num_threads": reason, "num_workers": NO_LOADER}))
+    assert "num_threads" not in space.choices
+    assert space.reasons["num_threads"] == reason
+    assert space.reasons["num_workers"] == NO_LOADER
+
+
+@pytest.mark.parametrize(
+    ("text", "offers"),
+    [
+        ("import torch\nmodel = 1", False),
+        ("import autotune\nworkload = autotune.Workload(model=1, dataset=2)", True),
+        ("from autotune import Workload", True),
+        ("def main():\n    import autotune", True),
+        ("from mine import build_model, build_dataset", True),
+        ("def build_model(): pass\ndef build_dataset(): pass", True),
+        ("def build_model(): pass\ndef main(): pass", False),
+        ("import autotuner", False),
+    ],
+)
+def test_a_script_offers_a_workload_as_far_as_its_text_shows(tmp_path, text, offers):
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    assert look(script).has_workload is offers
