@@ -54,7 +54,10 @@ def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
 def _verdict(evidence: Evidence, answer: Answer) -> Html:
     if answer.claim is None:
         how = tag("code", f"autotune verify {_folder(evidence)}")
-        told = join("One search proves nothing: single runs differ by luck. Proof: ", how)
+        told: str = join("One search proves nothing: single runs differ by luck. Proof: ", how)
+        if not answer.config.difference(evidence.run.baseline):
+            told = f"Of what was measured, {UNCHANGED}. Nothing was verified."
+            return join(tag("p", "Keep what you run today", class_="verdict"), tag("p", told, class_="evidence"))
         return join(tag("p", "Best found, not verified", class_="verdict"), tag("p", told, class_="evidence"))
     proven = answer.claim.verdict is not Verdict.INCONCLUSIVE
     main, _, rest = answer.sentence.partition(" (") if proven else (answer.sentence, "", "")

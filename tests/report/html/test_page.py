@@ -17,7 +17,7 @@ from autotune.report.html.evidence import gather
 from autotune.report.html.page import page, write_page
 from autotune.report.outcome import before_and_after, row_of, samples_per_s
 from autotune.report.rows import rows_of_run
-from autotune.search.verification import Verification, sentence
+from autotune.search.verification import Verdict, Verification, sentence
 from tests.report.factory import failed, make_info, ok
 from tests.report.html.conftest import BEST, SAME_BATCH
 from tests.report.test_table import CLAIM
@@ -219,6 +219,26 @@ def test_damaged_files_are_named(verified, name):
     path.write_text("{[")
     with pytest.raises(RunFolderError, match=path.name):
         write_page(verified)
+
+
+def test_a_baseline_that_nothing_beats(save):
+    text = text_of(save([ok(0, kind="baseline"), ok(1, {"num_workers": 2}, sample_s=0.01)]))
+    assert "Keep what you run today" in text
+    assert "Nothing to change: the baseline is the best config found." in text
+
+
+def test_a_winner_that_proves_slower_is_not_recommended(verified):
+    """The search then hands out the baseline, with the claim of what it tried."""
+    found = Verification.load(verified.folder.verification)
+    slower = replace(found.best.comparison, speedup=0.8, lower=0.7, upper=0.9, verdict=Verdict.SLOWER)
+    claim = replace(found.best, verdict=Verdict.SLOWER, looks=(slower,))
+    replace(found, best=claim, same_batch=None).save(verified.folder.verification)
+    status = f'[measured]\nstatus = "{sentence(claim)}"\n'
+    verified.folder.best.write_text(f"[options]\nbatch_size = 64\n{status}")
+    verified.folder.best_same_batch.unlink()
+    text = text_of(verified)
+    assert "slower per sample than your baseline" in text
+    assert "Keep what you run today: the search's best proved slower." in text
 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>$policy ${style}\x1b[31m"
