@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -141,19 +141,22 @@ def _verification(run: Run) -> Verification | None:
 
 def _answers(run: Run, rows: list[Row], verification: Verification | None) -> Iterator[Answer]:
     """Yield the emitted configs; of a search that emitted none, the first in rank."""
-    best = _emitted(run.folder.best, BEST, verification)
+    claims = list(verification.claims()) if verification else []
+    # the search writes its answers in the order of its claims
+    best = _emitted(run.folder.best, BEST, claims[0] if claims else None, verification)
     if best is None:
         first = next((row for row in rows if row.rank == 1), None)
         if first is not None:
             yield Answer(role=BEST, config=first.config, path=run.folder.best)
         return
     yield best
-    other = _emitted(run.folder.best_same_batch, SAME_BATCH, verification)
+    other = _emitted(run.folder.best_same_batch, SAME_BATCH, claims[1] if len(claims) > 1 else None, verification)
     if other is not None and other.config.difference(best.config):
         yield other
 
 
-def _emitted(path: Path, role: str, verification: Verification | None) -> Answer | None:
+def _emitted(path: Path, role: str, claim: Claim | None, verification: Verification | None) -> Answer | None:
+    """Return what a file hands out, with the claim where the file rests on it."""
     if not path.exists():
         return None
     try:
@@ -162,10 +165,14 @@ def _emitted(path: Path, role: str, verification: Verification | None) -> Answer
     except (ConfigError, TypeError) as error:
         raise RunFolderError(f"damaged {path}: {error}") from None
     measured = document.get("measured")
-    status = measured.get("status") if isinstance(measured, dict) else None
-    claims = list(verification.claims()) if verification else []
-    # the file's own words say which claim is its own: an earlier search's verification may still lie there
-    claim = next((claim for claim in claims if sentence(claim) == status), None)
+    if claim is not None and not _rests_on(measured if isinstance(measured, dict) else {}, claim):
+        claim = None  # of an earlier search whose verification still lies there
     attributions = verification.attributions if verification and claim else ()
     why = next((item for item in attributions if claim and item.winner == claim.candidate), None)
     return Answer(role=role, config=config, path=path, claim=claim, attribution=why)
+
+
+def _rests_on(measured: Mapping[str, Any], claim: Claim) -> bool:
+    """Return whether a file's figures are those of a claim: by figures, since words differ between versions."""
+    told = None if claim.comparison is None else round(claim.comparison.speedup, 4)
+    return measured.get("verdict") == claim.verdict.value and measured.get("speedup", told) == told

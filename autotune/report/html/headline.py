@@ -60,10 +60,10 @@ def _verdict(evidence: Evidence, answer: Answer) -> Html:
             return join(tag("p", "Keep what you run today", class_="verdict"), tag("p", told, class_="evidence"))
         return join(tag("p", "Best found, not verified", class_="verdict"), tag("p", told, class_="evidence"))
     proven = answer.claim.verdict is not Verdict.INCONCLUSIVE
-    main, _, rest = answer.sentence.partition(" (") if proven else (answer.sentence, "", "")
+    main, _, rest = answer.sentence.partition(" (" if proven else "; ")
     parts = [tag("p", main, class_=f"verdict {answer.claim.verdict.value}")]
     if rest:
-        parts.append(tag("p", rest.removesuffix(")"), class_="evidence"))
+        parts.append(tag("p", rest.removesuffix(")") if proven else rest, class_="evidence"))
     if not answer.config.difference(evidence.run.baseline):
         slower = answer.claim.verdict is Verdict.SLOWER
         why = "the search's best proved slower" if slower else UNCHANGED

@@ -86,7 +86,8 @@ def emit(folder, found: Verification) -> None:
     found.save(folder.verification)
     for claim, path in zip(found.claims(), (folder.best, folder.best_same_batch), strict=False):
         options = "\n".join(f"{name} = {value!r}".replace("'", '"') for name, value in claim.candidate.items())
-        status = f'[measured]\nstatus = "{sentence(claim)}"\nverdict = "{claim.verdict.value}"\n'
+        figures = f'verdict = "{claim.verdict.value}"\nspeedup = {claim.comparison.speedup:.4f}\n'
+        status = f'[measured]\nstatus = "{sentence(claim)}"\n{figures}'
         path.write_text(f'[options]\n{options}\n{status}[notes]\nlines = ["mind the learning rate"]\n')
 
 

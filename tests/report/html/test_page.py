@@ -213,6 +213,23 @@ def test_an_old_verification_is_not_taken_for_this_one(verified):
     assert "Best found, not verified" in text_of(verified)
 
 
+def test_words_of_another_version_are_the_same_verdict(verified):
+    text = verified.folder.best.read_text()
+    verified.folder.best.write_text(text.replace("faster per sample", "quicker"))
+    assert gather(verified).answers[0].claim == Verification.load(verified.folder.verification).best
+
+
+def test_an_inconclusive_verdict_claims_no_interval(verified):
+    found = Verification.load(verified.folder.verification)
+    claim = replace(found.best, verdict=Verdict.INCONCLUSIVE, reason="environment: 17 of 24 windows disturbed (x)")
+    replace(found, best=claim).save(verified.folder.verification)
+    text = verified.folder.best.read_text()
+    verified.folder.best.write_text(text.replace('"faster"', '"inconclusive"'))
+    assert "inconclusive: environment: 17 of 24 windows disturbed (x)" in text_of(verified)
+    assert "nothing is proven" in text_of(verified)
+    assert not [shape for shape in figures_of(verified)["pairs-best"]["layout"]["shapes"] if shape["type"] == "rect"]
+
+
 @pytest.mark.parametrize("name", ["best", "verification"])
 def test_damaged_files_are_named(verified, name):
     path = getattr(verified.folder, name)
@@ -233,7 +250,7 @@ def test_a_winner_that_proves_slower_is_not_recommended(verified):
     slower = replace(found.best.comparison, speedup=0.8, lower=0.7, upper=0.9, verdict=Verdict.SLOWER)
     claim = replace(found.best, verdict=Verdict.SLOWER, looks=(slower,))
     replace(found, best=claim, same_batch=None).save(verified.folder.verification)
-    status = f'[measured]\nstatus = "{sentence(claim)}"\n'
+    status = f'[measured]\nstatus = "{sentence(claim)}"\nverdict = "slower"\nspeedup = 0.8\n'
     verified.folder.best.write_text(f"[options]\nbatch_size = 64\n{status}")
     verified.folder.best_same_batch.unlink()
     text = text_of(verified)
