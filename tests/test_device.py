@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from autotune import device as module
-from autotune.device import Device, DevicePeaks, device_named
-from autotune.errors import UsageError
+from autotune.device import Cuda, Device, DevicePeaks, device_named, why_allocator_is_set
+from autotune.errors import Unsupported, UsageError
 
 
 def test_the_cpu_has_neither_cap_nor_peaks_of_its_own():
@@ -96,3 +96,51 @@ def test_an_accelerator_keeps_its_lifetime_peak_over_resets(monkeypatch):
     assert accelerator.lifetime_peaks() == DevicePeaks(allocated=100, reserved=200)
     memory.peak = 150
     assert accelerator.lifetime_peaks() == DevicePeaks(allocated=150, reserved=300)
+
+
+class FakeCuda:
+    """What torch.cuda answers of a card whose segments may grow or not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, held: int = 0, expands: bool = True) -> None:
+        self.settings: list[str] = []
+        tensor = torch.empty(8)
+        segment = {"address": tensor.data_ptr(), "total_size": 64, "is_expandable": expands}
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: held > 0)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: held)
+        monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment])
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+        monkeypatch.setattr(torch, "empty", lambda *sizes, **others: tensor)
+        monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", self.settings.append)
+        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+            monkeypatch.delenv(name, raising=False)
+        self.device = Cuda.__new__(Cuda)
+        self.device.torch = torch.device("cuda:0")
+
+
+def test_segments_expand_and_are_set_back_with_the_environments_other_settings(monkeypatch):
+    fake = FakeCuda(monkeypatch)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    fake.device.expand_segments()()
+    assert fake.settings == [
+        "max_split_size_mb:64,expandable_segments:True",
+        "max_split_size_mb:64,expandable_segments:False",
+    ]
+
+
+def test_segments_that_do_not_expand_are_unsupported(monkeypatch):
+    with pytest.raises(Unsupported, match="no effect on a card"):
+        FakeCuda(monkeypatch, expands=False).device.expand_segments()
+
+
+def test_segments_asked_for_too_late_are_warned_about(monkeypatch):
+    fake = FakeCuda(monkeypatch, held=64 << 20)
+    with pytest.warns(UserWarning, match="too late for 64 MiB .* make Tuned before"):
+        fake.device.expand_segments()
+
+
+@pytest.mark.parametrize(
+    ("value", "set_there"), [("expandable_segments:True", True), ("backend:cudaMallocAsync", True), ("x:1", False)]
+)
+def test_an_environment_that_sets_the_allocator_keeps_it(value, set_there, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", value)
+    assert (why_allocator_is_set() is not None) == set_there

@@ -35,6 +35,10 @@ EVERY_OPTION = [
     Config(precision="fp16"),
     Config(cudnn_benchmark=True),
     Config(num_threads=1),
+    Config(drop_last=True),
+    Config(num_workers=1, worker_affinity=True, cache_dataset=True),
+    Config(num_workers=1, multiprocessing_context="fork"),
+    Config(expandable_segments=True),
 ]
 
 
@@ -373,3 +377,19 @@ def test_arguments_of_an_optimizer_are_merged():
     optimizer = tuned.optimizer(torch.optim.AdamW, model.parameters(), lr=0.5, foreach=False)
     assert (optimizer.defaults["lr"], optimizer.defaults["foreach"]) == (0.5, True)
     assert tuned.optimizers == [optimizer]
+
+
+def test_drop_last_leaves_out_the_rest_and_what_the_user_leaves_out_stays_out():
+    with Tuned(Config(batch_size=8, drop_last=True), device="cpu") as tuned:
+        assert len(tuned.loader(pictures())) == 3
+    with Tuned(Config(batch_size=8, drop_last=False), device="cpu") as tuned:
+        assert len(tuned.loader(pictures(), drop_last=True)) == 3
+
+
+def test_b2_drop_last_for_other_data_keeps_some():
+    """A config is made for the training data; a loader over fewer samples than a batch must not become empty."""
+    with Tuned(Config(batch_size=64, drop_last=True), device="cpu") as tuned:
+        with pytest.warns(UserWarning, match="leave out all of the 30 samples"):
+            assert len(tuned.loader(pictures())) == 1
+        assert len(tuned.loader(pictures(), batch_sampler=BatchSampler(SequentialSampler(range(30)), 10, False))) == 3
+        assert len(tuned.loader(pictures(), batch_size=None)) == 30
