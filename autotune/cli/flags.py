@@ -72,7 +72,13 @@ Headroom = Annotated[
     str, typer.Option("--headroom", help="Share kept below the limits for a long run.", rich_help_panel=LIMITS)
 ]
 TrialTimeout = Annotated[
-    float, typer.Option("--trial-timeout", min=1, help="Seconds that one trial may take.", rich_help_panel=LIMITS)
+    float,
+    typer.Option(
+        "--trial-timeout",
+        min=1,
+        help="Seconds for a trial; compiling is on top.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 
 NoLock = Annotated[

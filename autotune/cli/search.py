@@ -38,6 +38,15 @@ def search(
     timeout: Annotated[
         float | None, typer.Option(min=1, help="Seconds in all, verification included.", show_default=False)
     ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Steps (of your baseline) that you will train: the time to start and to compile counts.",
+            show_default=False,
+        ),
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(min=0.001, help="The same in epochs.", show_default=False)] = None,
     verify: Annotated[str, typer.Option(help="How the winner is proven: full, quick or none.")] = "full",
     sampler: Annotated[str, typer.Option(help="structured, tpe, gp, random or grid.")] = "structured",
     objective: Annotated[str, typer.Option(help="throughput, memory, pareto or latency.")] = "throughput",
@@ -114,6 +123,8 @@ def search(
         trial_budget_s=trial_budget,
         trials=trials,
         timeout_s=timeout,
+        steps=steps,
+        epochs=epochs,
         seed=seed,
         sampler=sampler,
         objective=objective,

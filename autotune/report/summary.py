@@ -71,6 +71,10 @@ def print_summary(
         console.print()
         console.print(plain(screening_line([row for row in (before, after) if row], screening_noise(rows)), "bold"))
         console.print(_figures_table(before, after))
+        if run.info.planned_samples is not None:
+            console.print(
+                plain(f"These include the time to start, spread over the {run.info.planned_samples:,} samples planned.")
+            )
         if after.flags:
             console.print(plain("Flags of the best config:", "yellow"))
         for flag in after.flags:

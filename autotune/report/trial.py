@@ -126,9 +126,26 @@ def _time_lines(found: Measurement, ascii_only: bool) -> list[Line]:
     if found.cache_bytes:
         kept = f"{memory(found.cache_bytes)}, filled in the first epoch: once {duration(found.cache_fill_s)}, expected"
         lines.append(("kept samples", kept))
+    lines.append(("start", f"{duration(found.start_s)} until training ran at its pace{_spread_over(found)}"))
+    lines += _compile_lines(found)
     lines.append(("losses", " ".join(f"{loss:.4g}" for loss in found.losses) or "none"))
     lines.append(("optimizer updates", f"{found.updates} before the window"))
     return lines
+
+
+def _spread_over(found: Measurement) -> str:
+    planned = found.planned_samples
+    return "" if planned is None else f"; in the times, spread over the {planned:,} samples planned"
+
+
+def _compile_lines(found: Measurement) -> list[Line]:
+    done = found.compilation
+    if done is None:
+        return []
+    again = f", {done.recompilations} of them after the first step" if done.recompilations else ""
+    cached = "; a part came from the cache of this search, and a first run takes longer" if done.cached else ""
+    graphs = "1 graph" if done.graphs == 1 else f"{done.graphs} graphs"
+    return [("compiling", f"{duration(done.seconds)} for {graphs}{again}{cached}")]
 
 
 def _step_lines(found: Measurement) -> list[Line]:

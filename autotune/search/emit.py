@@ -98,6 +98,17 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
             f"cache_dataset keeps all {facts.dataset_length} samples in host memory, {mib:,.0f} MiB, from the first "
             "epoch on: a dataset that changes from epoch to epoch, or draws at random, must not be kept."
         )
+    rounding = config.value("matmul_precision")
+    if rounding != baseline.value("matmul_precision"):
+        yield (
+            f"matmul_precision = {rounding}: float32 matrix products round their inputs to fewer bits (TF32 has 10). "
+            "Learning rate and schedule may stay; compare the loss over some hundred steps."
+        )
+    if config.value("compile_mode") != baseline.value("compile_mode"):
+        yield (
+            "torch.compile: the first steps take far longer than the others. The model keeps its state_dict keys, and "
+            "dropout draws other numbers under the same seed."
+        )
     if config.value("num_workers") != 0 and facts.seeded_generators:
         names = ", ".join(facts.seeded_generators)
         yield (

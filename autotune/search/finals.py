@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.config import Config
+from autotune.documents import read_record
 from autotune.machine import versions
 from autotune.numerics import Numerics, Status
 from autotune.options.accumulation import samples_per_update
+from autotune.plan import plan_for
 from autotune.records import TrialRecord
 from autotune.search.events import Events
 from autotune.search.guard import Guard
 from autotune.search.loop import Measured, Search
+from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify
 from autotune.search.verification.claim import Claim
@@ -41,6 +44,9 @@ class Answer:
     """what each option gives, in words"""
     numerics: Numerics | None = None
     """what the guard says of its maths; None: it is the baseline"""
+
+    pay_back: PayBack | None = None
+    """when compiling has earned back its start; None: nothing is compiled, or no speed-up is proven"""
 
     @property
     def sentence(self) -> str:
@@ -162,6 +168,7 @@ def settle(
         answers.append(_answer(config or winner, guard, baseline.config, claim=claim, gains=gains))
     found = replace(found, attributions=tuple(attributions), versions=versions())
     found.save(folder.verification)
+    answers = [_with_pay_back(answer, folder, search.specs.prepared.planned_samples) for answer in answers]
     return answers or [Answer(config=baseline.config, gains={})], found
 
 
@@ -175,6 +182,13 @@ def _answer(
 ) -> Answer:
     numerics = None if config == baseline else guard(config)
     return Answer(config=config, claim=claim, gains=gains or {}, numerics=numerics)
+
+
+def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | None) -> Answer:
+    if answer.claim is None or not plan_for(answer.config).compiles:
+        return answer
+    found = pay_back(answer.claim, lambda number: read_record(folder.record(number)), planned_samples)
+    return replace(answer, pay_back=found)
 
 
 def _proven(claim: Claim, baseline: Config) -> Config:

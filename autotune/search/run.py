@@ -175,6 +175,7 @@ def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, pre
             search.baseline,
             prepared,
             gains=answer.gains,
+            notes=[] if answer.pay_back is None else [answer.pay_back.sentence],
             verified=answer.figures(),
             numerics=answer.numerics,
         )

@@ -14,7 +14,7 @@ from autotune.documents import from_plain
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
-from autotune.options.accumulation import check_effective_batch
+from autotune.options.accumulation import check_effective_batch, samples_per_update
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
 from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
@@ -53,7 +53,7 @@ class Wishes:
     trials: int = 24
     timeout_s: float | None = None
     steps: int | None = None
-    """of the baseline's batch, that the user is going to train; None: not said"""
+    """of the baseline's optimizer, that the user is going to train; None: not said"""
     epochs: float | None = None
     """the same in epochs"""
     seed: int = 0
@@ -133,7 +133,7 @@ def prepare(
                 hint="Give it: --baseline batch_size=64, or Workload(baseline={'batch_size': 64}).",
             )
         baseline["batch_size"] = 1
-    planned = planned_samples(wishes, facts, int(baseline["batch_size"]))
+    planned = planned_samples(wishes, facts, samples_per_update(baseline))
     context = Context(
         facts=facts,
         machine=machine,
@@ -176,11 +176,11 @@ def check_batch_wishes(wishes: Wishes) -> None:
         )
 
 
-def planned_samples(wishes: Wishes, facts: Facts, batch_size: int) -> int | None:
+def planned_samples(wishes: Wishes, facts: Facts, samples_per_step: int) -> int | None:
     """Return how many samples the user is going to train on; None where that was not said.
 
     Args:
-        batch_size: of the baseline, whose steps `--steps` counts.
+        samples_per_step: of the baseline, whose steps `--steps` counts.
 
     Raises:
         UsageError: both steps and epochs, or epochs of data whose length nobody knows.
@@ -188,7 +188,7 @@ def planned_samples(wishes: Wishes, facts: Facts, batch_size: int) -> int | None
     if wishes.steps is not None and wishes.epochs is not None:
         raise UsageError("--steps and --epochs both say how long you train: give one of them")
     if wishes.steps is not None:
-        return wishes.steps * batch_size
+        return wishes.steps * samples_per_step
     if wishes.epochs is None:
         return None
     if facts.dataset_length is None:
