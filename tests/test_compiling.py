@@ -145,17 +145,17 @@ def test_c67_compiled_checkpoints_have_the_same_gradients_and_statistics(quick, 
     assert so_far().graphs > before
 
 
-def test_c67_so_do_they_by_inductor(monkeypatch, tmp_path):
+def test_c67_so_do_they_by_inductor():
     from torch._inductor import config
 
     if (lacks := why_no_compiler("cpu")) is not None:
         pytest.skip(lacks)
-    monkeypatch.setattr(config, "fallback_random", True)  # the same dropout as without compiling
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = Blocks()
     before = so_far()
-    found = gradients(model, COMPILED.replace(checkpoint_segments=4))
+    with config.patch(fallback_random=True):  # the same dropout as without compiling
+        found = gradients(model, COMPILED.replace(checkpoint_segments=4))
     assert_alike(found, gradients(model, Config()))
     now = so_far()
     assert now.graphs > before.graphs
@@ -165,7 +165,7 @@ def test_c67_so_do_they_by_inductor(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_smaller_activation_budget_gives_the_same_gradients_without_dropout(tmp_path):
+def test_a_smaller_activation_budget_gives_the_same_gradients_without_dropout():
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = Blocks().eval()
@@ -199,15 +199,11 @@ def _forward(model: nn.Module) -> nn.Module:
     return model
 
 
-def test_c68_no_compiler_is_said_once(monkeypatch):
-    from torch._inductor import config, cpp_builder
+def test_c68_no_compiler_is_said():
+    from torch._inductor import config
 
-    cpp_builder.cpp_compiler_search.cache_clear()
-    monkeypatch.setattr(config.cpp, "cxx", (None, "no-such-compiler"))
-    try:
+    with config.patch({"cpp.cxx": (None, "no-such-compiler")}):
         assert "C++ compiler" in (why_no_compiler("cpu") or "")
-    finally:
-        cpp_builder.cpp_compiler_search.cache_clear()
 
 
 def test_c68_missing_headers_are_said(monkeypatch, tmp_path):

@@ -51,6 +51,8 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
             session.recent.append((took_s, fetched.wait_s))
             quiet += 1
         else:
+            if fetched.samples < session.training.batch_size:
+                session.flag("compiled_last_batch")
             began += now.seconds - compiled.seconds  # compiling is no warm-up
             compiled, quiet = now, 0
         session.look_at(fetched.host)

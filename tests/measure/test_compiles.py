@@ -79,6 +79,13 @@ def test_d2_the_ragged_last_batch_is_compiled_before_the_window_and_said(clock):
     assert found.compilation.seconds == pytest.approx(2 * COMPILE_S)
 
 
+def test_d2_so_is_one_that_a_short_epoch_brings_into_the_warm_up(clock):
+    compiler = FakeCompiler(clock, shapes=True)
+    found, _ = measure(session_of(compiler, length=36), Wanted())
+    assert "compiled_last_batch" in found.flags
+    assert "recompiled" not in found.flags
+
+
 def test_a_last_batch_of_one_sample_is_compiled_before_the_window_too(clock):
     compiler = FakeCompiler(clock, shapes=True)
     measure(session_of(compiler, length=4097), Wanted())
@@ -86,7 +93,7 @@ def test_a_last_batch_of_one_sample_is_compiled_before_the_window_too(clock):
 
 
 def test_d2_a_compilation_in_the_window_is_flagged(clock):
-    compiler = FakeCompiler(clock, at={0, 30})
+    compiler = FakeCompiler(clock, at={0, 18})
     found, _ = measure(session_of(compiler), Wanted())
     assert "recompiled" in found.flags
     assert found.compilation is not None

@@ -19,6 +19,7 @@ from autotune.records import (
     Peaks,
     TrialRecord,
     TrialSpec,
+    start_share_s,
 )
 from autotune.trials.folder import write_atomically
 from autotune.trials.runner import Report, silent
@@ -92,10 +93,11 @@ class SimulatedRunner:
         seconds: Callable[[Mapping[str, Any]], float] = seconds_per_sample,
         host_bytes: Callable[[Mapping[str, Any]], int] = lambda config: (100 + config["batch_size"]) * MIB,
         rule: Callable[[TrialSpec], Outcome | BaseException | None] = lambda spec: None,
+        start: Callable[[Mapping[str, Any]], float] = lambda config: 0.0,
         maths: Callable[[TrialSpec], Numerics | Outcome] = lambda spec: Numerics(status=Status.PASSED),
     ) -> None:
         self.facts, self.noise, self.host_bytes, self.rule = facts, noise, host_bytes, rule
-        self.seconds, self.maths = seconds, maths
+        self.seconds, self.start, self.maths = seconds, start, maths
         self.asked: list[TrialSpec] = []
 
     @property
@@ -137,6 +139,11 @@ class SimulatedRunner:
             return TrialRecord(**common, outcome=ruled, failure=trouble)
         noise = random.Random(str(sorted(spec.config.items()))).gauss(0, self.noise)
         found = measurement(spec.config, self.seconds(spec.config) * (1 + noise), host)
+        start_s = self.start(spec.config)
+        share_s = start_share_s(start_s, spec.planned_samples)
+        found = dataclasses.replace(
+            found, sample_s=found.sample_s + share_s, start_s=start_s, planned_samples=spec.planned_samples
+        )
         names = ("weight",)
         return TrialRecord(**common, outcome=Outcome.OK, measurement=found, gradient_names=names)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from autotune.records import Outcome, Source, TrialRecord, TrialSpec
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
-from tests.search.simulated import MIB, Listener, SimulatedRunner
+from tests.search.simulated import FACTS, MIB, Listener, SimulatedRunner
 
 GIB = 1 << 30
 
@@ -81,6 +82,65 @@ def test_c18_mixed_precision_that_is_slower_is_measured_and_not_chosen(search: H
     assert any(config["precision"] == "bf16" for config in runner.configs)
     assert result.best is not None
     assert result.best["precision"] == "fp32"
+
+
+COMPILER = dataclasses.replace(FACTS, compile_refused=None)
+
+
+def compiled_seconds(config: Mapping[str, Any]) -> float:
+    """Compiling gains 1.5x."""
+    return 1e-3 / (1.5 if config["compile_mode"] == "default" else 1.0)
+
+
+def compile_start(config: Mapping[str, Any]) -> float:
+    return 31.0 if config["compile_mode"] == "default" else 1.0
+
+
+@pytest.mark.parametrize(("steps", "mode"), [(1000, "off"), (100_000, "default"), (None, "default")])
+def test_c19_compiling_is_chosen_where_the_planned_training_pays_it_back(
+    search: Harness, steps: int | None, mode: str
+) -> None:
+    """30 s more at the start, 1/3 ms saved a sample: it takes 90,000 samples, of 32 a step."""
+    runner = SimulatedRunner(facts=COMPILER, seconds=compiled_seconds, start=compile_start, noise=0.0)
+    result = search(runner, steps=steps, restricted={"compile_mode": ["off", "default"]}, trials=10)
+    assert result.best is not None
+    assert result.best["compile_mode"] == mode
+    assert any("spread over" in line for line in search.listener.title) == (steps is not None)
+
+
+def test_c19_a_training_shorter_than_compiling_leaves_it_out(search: Harness) -> None:
+    runner = SimulatedRunner(facts=COMPILER)
+    result = search(runner, steps=100, trials=14)
+    assert "all that you plan to train" in result.prepared.space.reasons["compile_mode"]
+    assert all("compile_mode" not in config for config in runner.configs)
+
+
+def test_c19_a_small_search_on_a_cpu_leaves_it_out_unless_asked(search: Harness) -> None:
+    result = search(SimulatedRunner(facts=COMPILER), trials=8)
+    assert "fewer than 12 trials" in result.prepared.space.reasons["compile_mode"]
+    again = search(SimulatedRunner(facts=COMPILER), trials=8, fixed={"compile_mode": "default"}, force=True)
+    assert again.prepared.space.choices["compile_mode"] == ("default",)
+
+
+def test_e10_compiled_code_that_is_slower_is_measured_and_not_chosen(search: Harness) -> None:
+    def slower(config: Mapping[str, Any]) -> float:
+        return 1e-3 * (1.3 if config["compile_mode"] != "off" else 1.0)
+
+    runner = SimulatedRunner(facts=COMPILER, seconds=slower)
+    asked = {"compile_mode": ["off", "max-autotune-no-cudagraphs"]}
+    result = search(runner, trials=10, restricted=asked, sampler="random")
+    assert any(config["compile_mode"] != "off" for config in runner.configs)
+    assert result.best is not None
+    assert result.best["compile_mode"] == "off"
+
+
+def test_c19_a_trial_that_compiles_gets_the_time_for_it(search: Harness) -> None:
+    runner = SimulatedRunner(facts=COMPILER)
+    search(runner, trials=10, trial_timeout_s=60.0, restricted={"compile_mode": ["off", "default"]})
+    limits = {spec.config["compile_mode"]: spec.limits.timeout_s for spec in runner.asked if spec.kind == "trial"}
+    assert limits["off"] == 60.0
+    assert limits["default"] >= 300.0
+    assert all(spec.small_batch is None for spec in runner.asked if spec.config["compile_mode"] == "default")
 
 
 def test_every_tenth_trial_is_a_replicate_of_the_baseline(search: Harness) -> None:
