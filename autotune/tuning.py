@@ -69,6 +69,7 @@ class TuneResult:
             self.evidence.run,
             best=answers[0].config if answers else None,
             verdict=self.verdict,
+            numerics=self.evidence.numerics(answers[0]) if answers else "",
             same_batch=other.config if other else None,
             same_batch_verdict=other.sentence if other else "",
         )

@@ -98,6 +98,15 @@ class Evidence:
         """Return what the search measured of a config."""
         return [record.measurement for record in self.records(config) if record.measurement is not None]
 
+    def numerics(self, answer: Answer) -> str:
+        """Return what was checked of a config's maths, in a sentence; empty: nothing was, as for the baseline."""
+        found = [
+            record.numerics
+            for record in self.run.records
+            if record.numerics is not None and not Config(**record.config).difference(answer.config)
+        ]
+        return found[-1].sentence if found else ""
+
     def belief(self, answer: Answer, option: str) -> ValueEffect | None:
         """Return what the models believe of the baseline's value of an option, in the config they take for best.
 

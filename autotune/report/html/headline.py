@@ -39,7 +39,11 @@ def headline(evidence: Evidence) -> Html:
 
 def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
     parts = [tag("h2", TITLES[answer.role], class_="kicker")] if several else []
-    parts += [_verdict(evidence, answer), _cards(evidence, answer), _options(evidence, answer)]
+    parts.append(_verdict(evidence, answer))
+    checked = evidence.numerics(answer)
+    if checked:
+        parts.append(tag("p", checked, class_="evidence"))
+    parts += [_cards(evidence, answer), _options(evidence, answer)]
     parts.append(_apply(evidence, answer))
     notes = emitted_notes(answer.path)
     if notes:

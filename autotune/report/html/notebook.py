@@ -16,6 +16,8 @@ def outcome_html(evidence: Evidence) -> Html:
     parts = []
     for answer in evidence.answers:
         parts.append(tag("p", tag("strong", f"{TITLES[answer.role]}: {answer.sentence or 'not verified'}")))
+        if checked := evidence.numerics(answer):
+            parts.append(tag("p", checked))
         changed = changes(answer.config, evidence.run.baseline)
         options = [[item.option, item.before, item.after, gives(evidence, answer, item.option)] for item in changed]
         head = ["option", "before", "after", "what it alone gave"]

@@ -11,6 +11,7 @@ import pytest
 
 from autotune.config import Config
 from autotune.errors import RunFolderError
+from autotune.numerics import not_checked
 from autotune.records import Outcome
 from autotune.report.figures import memory
 from autotune.report.html.evidence import gather
@@ -236,6 +237,11 @@ def test_damaged_files_are_named(verified, name):
     path.write_text("{[")
     with pytest.raises(RunFolderError, match=path.name):
         write_page(verified)
+
+
+def test_what_was_checked_of_the_maths(save, mixed):
+    checked = replace(failed(1000, dict(BEST)), kind="numerics", numerics=not_checked("a step draws other numbers"))
+    assert "a step draws other numbers" in text_of(save([*mixed, checked]))
 
 
 def test_a_baseline_that_nothing_beats(save):
