@@ -94,7 +94,6 @@ class Numerics:
     reference: str = ""
     """what exact options were held against: "float64", or "the baseline's own scatter" """
     steps: int = 0
-    samples_per_step: int = 0
     with_gradient: int = 0
     """parameters that have a gradient under the baseline"""
     baseline_losses: tuple[float, ...] = ()

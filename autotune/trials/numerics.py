@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from autotune.config import Config
@@ -35,11 +36,79 @@ from autotune.trials.outcomes import classify_error, culprit
 from autotune.workload import Workload
 from autotune.workload.script import brief
 
+Progress = Callable[[str, dict[str, Any]], None]
+
 SINGLE = 2.0**-22  # relative error of a float32 sum: some roundings
 OTHER_SEEDS = 1000  # so far away are the seeds of the same steps with other random numbers
 LATER_STEPS = 12  # of the baseline, before a sensitive model is looked at again
-FLOAT64 = "float64"
 SCATTER = "the baseline's own scatter"
+
+
+class BaselineRuns:
+    """The baseline on fixed batches, and what it is measured by: run once, for any number of candidates."""
+
+    def __init__(
+        self, workload: Workload, config: Config, parts: int, *, device: str, seed: int, task: Task, progress: Progress
+    ) -> None:
+        """`parts`: into how many micro batches a batch must divide; BatchNorm's statistics are then taken beforehand.
+
+        Raises:
+            Unchecked: nothing can be compared with it; says why.
+        """
+        self.config, self.task, self._progress = config, task, progress
+        progress("samples", {})
+        batches, prepared = take_batches(workload, config, parts, steps=task.steps, device=device, seed=seed)
+        self.bench = Bench(
+            workload=prepared,
+            batches=batches,
+            steps=task.steps,
+            device=device,
+            seed=seed,
+            fixed_statistics=parts > micro_batches(config),
+        )
+        progress("baseline", {})
+        self.state = initial_state(self.bench, config)
+        self.observed = observe(self.bench, config, self.state)
+        if not finite(self.observed):
+            raise Unchecked("the baseline's own loss is not finite on the fixed batches")
+        if not self.observed.gradients:
+            raise Unchecked("the baseline's optimizers made no step that could be seen")
+        self.plain = Config(batch_size=config.value("batch_size"))
+        self.note = ""
+        """why there is no float64 run"""
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What exact options are held against."""
+        base = self.observed
+        why = "it did not fit into memory before"
+        if self.task.float64:
+            self._progress("float64", {})
+            try:
+                target = observe(self.bench, self.plain, self.state, double=True)
+            except Unchecked:
+                raise
+            except Exception as error:
+                why = brief(culprit(error))
+            else:
+                alike = finite(target) and target.gradients.keys() == base.gradients.keys()
+                if alike and whole_error(base, target) <= FAITHFUL:
+                    return reference_of(base, target, target)
+                why = "it computes something else there, from random numbers perhaps"
+        self.note = f"no float64 run: {why}"
+        self._progress("baseline with rounding noise", {})
+        again = observe(self.bench, self.config, self.state, noise=self.grain)
+        return reference_of(base, again, base)
+
+    @property
+    def grain(self) -> float:
+        """The relative error of one rounding under the baseline."""
+        changed = self.config.difference(Config()).items()
+        return max([SINGLE, *(OPTIONS[name].roundoff(value) for name, value in changed if _rounds(name))])
+
+
+Kept = dict[int, BaselineRuns]
+"""the baseline's runs by the parts of a batch"""
 
 
 def check_numerics(
@@ -50,19 +119,32 @@ def check_numerics(
     device: str = "",
     seed: int = 0,
     task: Task | None = None,
-    progress: Callable[[str, dict[str, Any]], None] = lambda phase, figures: None,
+    progress: Progress = lambda phase, figures: None,
+    kept: Kept | None = None,
 ) -> Numerics:
     """Return whether `candidate` trains as `baseline` does, on the baseline's batch.
 
     Never an exception for what the workload cannot do: that is "not checked", with the reason. Errors that the
     candidate's steps raise and the baseline's do not are failures.
+
+    Args:
+        kept: the baseline's runs in earlier checks of the same workload; those of this one are added.
+
+    Raises:
+        Exception: memory ran out.
     """
-    task = task or Task()
     changed = touching_maths(baseline, candidate)
     if not changed:
         return Numerics(status=Status.UNTOUCHED)
+    kept = {} if kept is None else kept
+    base = baseline.replace(num_workers=0)
+    parts = math.lcm(micro_batches(base), micro_batches(base.replace(**changed)))
     try:
-        return _Check(workload, baseline, device, seed, task, progress, changed).run()
+        if parts not in kept:
+            kept[parts] = BaselineRuns(
+                workload, base, parts, device=device, seed=seed, task=task or Task(), progress=progress
+            )
+        return _Check(kept[parts], progress, changed).run()
     except Unchecked as error:
         return not_checked(str(error))
     except Exception as error:
@@ -72,45 +154,21 @@ def check_numerics(
 
 
 class _Check:
-    def __init__(
-        self,
-        workload: Workload,
-        baseline: Config,
-        device: str,
-        seed: int,
-        task: Task,
-        progress: Callable[[str, dict[str, Any]], None],
-        changed: Mapping[str, Any],
-    ) -> None:
-        self._task, self._progress, self._changed = task, progress, dict(changed)
-        self._baseline = baseline.replace(num_workers=0)
+    """One candidate beside the baseline."""
+
+    def __init__(self, runs: BaselineRuns, progress: Progress, changed: Mapping[str, Any]) -> None:
+        self._runs, self._progress, self._changed = runs, progress, dict(changed)
+        self._baseline, self._bench, self._state = runs.config, runs.bench, runs.state
         self._notes: list[str] = []
         self._candidate: Observed | None = None
-        self._plain = Config(batch_size=self._baseline.value("batch_size"))
-        everything = self._baseline.replace(**self._changed)
-        parts = math.lcm(micro_batches(self._baseline), micro_batches(everything))
-        progress("samples", {})
-        batches, prepared = take_batches(workload, self._baseline, parts, steps=task.steps, device=device, seed=seed)
-        self._bench = Bench(
-            workload=prepared,
-            batches=batches,
-            steps=task.steps,
-            device=device,
-            seed=seed,
-            fixed_statistics=micro_batches(self._baseline) != micro_batches(everything),
-        )
 
     def run(self) -> Numerics:
-        self._progress("baseline", {})
-        self._state = initial_state(self._bench, self._baseline)
-        base = observe(self._bench, self._baseline, self._state)
-        if not finite(base):
-            raise Unchecked("the baseline's own loss is not finite on the fixed batches")
-        if not base.gradients:
-            raise Unchecked("the baseline's optimizers made no step that could be seen")
+        base = self._runs.observed
         exact = self._claiming(Maths.EXACT)
         rounded = self._claiming(Maths.ROUNDED)
-        reference, kind = self._reference(base) if exact else (None, "")
+        reference = self._runs.reference if exact else None
+        if exact and self._runs.note:
+            self._notes.append(self._runs.note)
         comparisons = []
         if exact:
             comparisons.append(self._compare(Maths.EXACT, exact, base, reference))
@@ -121,11 +179,12 @@ class _Check:
         if failed is not None and not failed.untrained and self._drawn_otherwise(base):
             status = Status.NOT_CHECKED
             reason = "the model draws random numbers that could not be switched off, so that no two runs need agree"
+        kind = ("float64" if reference.run.double else SCATTER) if reference is not None else ""
         return Numerics(
             status=status,
             reason=reason,
             reference=kind,
-            steps=self._task.steps,
+            steps=self._bench.steps,
             with_gradient=len(base.gradients),
             baseline_losses=tuple(base.losses),
             comparisons=tuple(comparisons),
@@ -170,7 +229,7 @@ class _Check:
         self._progress("baseline with rounding noise", {})
         claim, options = Maths(comparison.claim), comparison.options
         if claim is Maths.EXACT and reference is not None:
-            rounded = observe(self._bench, self._baseline, self._state, noise=self._grain)
+            rounded = observe(self._bench, self._baseline, self._state, noise=self._runs.grain)
             again = compare(claim, options, found, base, wider(reference, base, rounded))
             return again if again.passed else self._on_other_batches(again, config, reference)
         roundoff = max(OPTIONS[name].roundoff(value) for name, value in options.items() if _rounds(name))
@@ -191,11 +250,11 @@ class _Check:
         if not comparison.loss_difference_allowed:
             return comparison
         double = reference.run.double
-        plain = self._plain if double else self._baseline
-        for first in range(1, self._task.steps):
+        plain = self._runs.plain if double else self._baseline
+        for first in range(1, self._bench.steps):
             self._progress(f"batch {first + 1}", {})
             base = observe(self._bench, self._baseline, self._state, first=first, steps=1)
-            noise = 0.0 if double else self._grain
+            noise = 0.0 if double else self._runs.grain
             other = observe(self._bench, plain, self._state, first=first, steps=1, double=double, noise=noise)
             found = observe(self._bench, config, self._state, first=first, steps=1)
             target = reference_of(base, other, other if double else base)
@@ -211,43 +270,12 @@ class _Check:
         first, second = (observe(self._bench, one, state, steps=1) for one in (config, self._baseline))
         return whole_cosine(first, second), loss_difference(first, second)
 
-    def _reference(self, base: Observed) -> tuple[Reference, str]:
-        """Return what exact options are held against."""
-        why = "it did not fit into memory before"
-        if self._task.float64:
-            self._progress(FLOAT64, {})
-            try:
-                target = observe(self._bench, self._plain, self._state, double=True)
-            except Unchecked:
-                raise
-            except Exception as error:
-                why = brief(culprit(error))
-            else:
-                alike = finite(target) and target.gradients.keys() == base.gradients.keys()
-                if alike and whole_error(base, target) <= FAITHFUL:
-                    return reference_of(base, target, target), FLOAT64
-                why = "it computes something else there, from random numbers perhaps"
-        self._notes.append(f"no float64 run: {why}")
-        self._progress("baseline again", {})
-        again = observe(self._bench, self._baseline, self._state, noise=self._grain)
-        return reference_of(base, again, base), SCATTER
-
     def _drawn_otherwise(self, base: Observed) -> bool:
         """Whether the last candidate is no farther off than other random numbers, unknown to `quiet`, explain."""
         assert self._candidate is not None
         self._progress("baseline, other random numbers", {})
         redrawn = observe(self._bench, self._baseline, self._state, steps=1, salt=OTHER_SEEDS)
         return as_other_draws(self._candidate, base, redrawn)
-
-    @property
-    def _grain(self) -> float:
-        """The relative error of one rounding under the baseline."""
-        rounded = [
-            OPTIONS[name].roundoff(value)
-            for name, value in self._baseline.difference(Config()).items()
-            if _rounds(name)
-        ]
-        return max([SINGLE, *rounded])
 
 
 def _rounds(name: str) -> bool:
