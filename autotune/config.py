@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autotune.documents import read_text
 from autotune.errors import ConfigError
 from autotune.options import OPTIONS, Value, option_named
 
@@ -96,9 +97,7 @@ def read_document(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path} is larger than 1 MiB, so it is not an autotune config")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path, MAX_FILE_BYTES))
     except FileNotFoundError:
         raise ConfigError(f"no such config: {path}") from None
     except OSError as error:

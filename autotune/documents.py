@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import os
+import stat
 import types
 import typing
 from collections.abc import Mapping
@@ -14,6 +16,10 @@ from typing import Any
 from autotune.records import FORMAT, TrialRecord
 
 T = typing.TypeVar("T")
+MAX_BYTES = 64 << 20  # of a document: the largest record that was ever written is a hundredth of this
+LARGEST = 1 << 63  # of any number: beyond it figures could not be computed with
+POSITIVE = frozenset({"sample_s", "step_s", "samples_per_step", "samples_per_epoch", "steps_per_epoch"})
+MAY_BE_INFINITE = ("uncertainty", "losses")
 
 
 def to_json(value: Any) -> str:
@@ -44,6 +50,24 @@ def from_plain(kind: type[T], data: Mapping[str, Any]) -> T:
     return built
 
 
+def read_text(path: Path, most_bytes: int = MAX_BYTES) -> str:
+    """Read a document's text, whatever stands in the place of the file: never more than `most_bytes` of it.
+
+    Raises:
+        ValueError: too large, not UTF-8, or no file.
+        OSError: it cannot be read.
+    """
+    # a pipe in the place of the file would be waited for
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("not a regular file")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"larger than {most_bytes >> 20} MiB, so it is no file of autotune's")
+    return data.decode("utf-8")
+
+
 def read_record(path: Path) -> TrialRecord:
     """Read a trial's record from disk.
 
@@ -51,7 +75,7 @@ def read_record(path: Path) -> TrialRecord:
         ValueError: damaged, or of a format that this version does not know.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
         written = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
         if written != FORMAT:  # before anything else: another format may have other fields
             raise ValueError(f"format {written}; this version reads {FORMAT}")
@@ -81,6 +105,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return _build_dataclass(kind, value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
+    if type(value) in (int, float):
+        _check_number(value, where)
     if kind is float and type(value) is int:
         return float(value)
     expected = origin or kind
@@ -89,6 +115,18 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{where} is not {'a table' if expected is dict else kind.__name__}")
     return value
+
+
+def _check_number(value: float, where: str) -> None:
+    """Refuse numbers that no measurement yields and that later arithmetic would stumble over."""
+    name = where.rpartition(".")[2].partition("[")[0]
+    finite = -LARGEST <= value <= LARGEST
+    if not (finite or name in MAY_BE_INFINITE):
+        raise ValueError(f"{where} is not a number that can be")
+    if name.endswith("_s") and value < 0:
+        raise ValueError(f"{where} is a negative time")
+    if name in POSITIVE and value <= 0:
+        raise ValueError(f"{where} is not positive")
 
 
 def _build_dataclass(kind: Any, value: Any, where: str) -> Any:

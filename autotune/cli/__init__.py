@@ -64,9 +64,11 @@ def _print_error(error: AutotuneError) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from autotune.report.text import clean, plain
+
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if error.traceback:
-        console.print(Text(error.traceback.rstrip()))
-    console.print(Text.assemble(("error: ", "bold red"), error.message))
+        console.print(plain(error.traceback.rstrip()))
+    console.print(Text.assemble(("error: ", "bold red"), clean(error.message)))
     if error.hint:
-        console.print(Text(error.hint))
+        console.print(plain(error.hint))

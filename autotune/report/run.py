@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.config import Config
-from autotune.documents import from_json
-from autotune.errors import RunFolderError
+from autotune.documents import from_json, from_plain, read_text
+from autotune.errors import ConfigError, RunFolderError
+from autotune.facts import Facts
+from autotune.machine import Machine
 from autotune.records import RunInfo, TrialRecord
 from autotune.trials.folder import RunFolder
 
@@ -65,8 +67,12 @@ def read_run(folder: RunFolder) -> Run:
             f"no search in {folder.path}", hint="`autotune search SCRIPT --out FOLDER` makes a run folder."
         )
     try:
-        info = from_json(RunInfo, folder.run.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        info = from_json(RunInfo, read_text(folder.run))
+        # told apart here, once, so that whoever shows them can rely on their types
+        from_plain(Facts, info.facts)
+        from_plain(Machine, info.machine)
+        Config(**info.baseline)
+    except (ValueError, OSError, ConfigError) as error:
         raise RunFolderError(f"damaged {folder.run}: {error}") from None
     return Run(folder=folder, info=info, records=tuple(folder.records()))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.config import Config
-from autotune.errors import RunFolderError
+from autotune.errors import ConfigError, RunFolderError
 from autotune.options.base import Value
 from autotune.options.space import Space
 from autotune.records import RunInfo, TrialRecord
@@ -70,12 +70,12 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
     """Return what the models believe after the search's trials (verification windows apart).
 
     Raises:
-        RunFolderError: nothing was measured yet, or run.json is damaged.
+        RunFolderError: nothing was measured yet, or the run's description is damaged.
     """
     try:
         space = space_of(info)
-    except ValueError as error:
-        raise RunFolderError(f"run.json is damaged: {error}") from None
+    except (ValueError, ConfigError) as error:
+        raise RunFolderError(f"damaged run.json: {error}") from None
     accelerator = space.context.facts.device != "cpu"
     limit = deciding_limit(info.limits, accelerator)
     seen = counting(observe(record, Config(**record.config), limit, accelerator) for record in records)

@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 from autotune.config import Config
@@ -22,6 +23,8 @@ STUDY_NAME = "autotune"
 METRIC = "seconds per sample"
 CONSTRAINT = "memory"
 VIOLATED = 0.5  # of a trial that ran out of memory, whose peak nobody knows: clearly over, and of a finite size
+
+LOCKED_S = 60.0  # for which a locked SQLite file is waited for; the driver's own 5 s end a search for a look at it
 
 logging.getLogger("optuna").setLevel(logging.WARNING)
 
@@ -41,12 +44,21 @@ class Ledger:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             try:
                 self.study = optuna.create_study(
-                    study_name=STUDY_NAME, storage=storage, sampler=sampler, direction="minimize", load_if_exists=True
+                    study_name=STUDY_NAME,
+                    storage=_storage(storage),
+                    sampler=sampler,
+                    direction="minimize",
+                    load_if_exists=True,
                 )
                 self.study.set_metric_names([METRIC])
                 annotate_study(self.study, space.baseline)
+                for _, seen in self.observations():  # what every later question rests on
+                    seen.check()
             except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
-                raise RunFolderError(f"cannot open the study at {storage}: {root_cause(error)}") from error
+                raise RunFolderError(
+                    f"cannot open the study at {storage}: {root_cause(error)}",
+                    hint="If the file is damaged: --force starts anew, --out OTHER_FOLDER beside it.",
+                ) from error
 
     def ask(self) -> tuple[optuna.Trial, Config]:
         """Let the sampler propose; return the trial and the canonical config that it stands for."""
@@ -115,6 +127,13 @@ class Ledger:
         values: dict[str, Any] = dict(config)
         trial.set_user_attr("config", values)
         trial.set_user_attr("kind", kind)
+
+
+def _storage(name: str) -> str | RDBStorage:
+    """Return the storage; a SQLite file that somebody else has locked, a dashboard say, is waited for."""
+    if not name.startswith("sqlite:"):
+        return name
+    return RDBStorage(name, engine_kwargs={"connect_args": {"timeout": LOCKED_S}})
 
 
 def _violation(seen: Observation) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import optuna
 
 from autotune.config import Config
+from autotune.documents import read_record
 from autotune.drift import drifts
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
@@ -186,12 +187,23 @@ class Search:
         except BaseException:
             # a broken storage must not hide what interrupted the trial
             with suppress(Exception):
-                self._ledger.give_up(trial, "interrupted")
+                self._close(trial, config)
             raise
         seen = self._observation(record, config)
         self._ledger.tell(trial, record, seen)
         self._remember(record, seen)
         self._events.trial_ended(record, "" if seen.fits is not False else "does not fit")
+
+    def _close(self, trial: optuna.Trial, config: Config) -> None:
+        """Close a trial that was interrupted; one that had just left its record counts."""
+        try:
+            record = read_record(self._folder.record(trial.number))
+        except ValueError:
+            self._ledger.give_up(trial, "interrupted")
+            return
+        seen = self._observation(record, config)
+        self._ledger.tell(trial, record, seen)
+        self._remember(record, seen)
 
     def _disturbed(self) -> Measured | None:
         """Return a config whose run has to be repeated, if there is one and time for it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
+from autotune.documents import LARGEST
 from autotune.records import REPEAT, Outcome, TrialRecord, start_share_s
 
 ATTRIBUTE = "observation"
@@ -63,6 +65,20 @@ class Observation:
         if self.peak_bytes is None or self.limit_bytes is None:
             return None
         return self.peak_bytes <= self.limit_bytes
+
+    def check(self) -> None:
+        """Look for figures that no trial yields, which another program or a damaged disk left in a study.
+
+        Raises:
+            ValueError: there is one; says which.
+        """
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if value is None or item.name in ("config", "outcome", "repeat"):
+                continue
+            most = math.inf if item.name == "uncertainty" else LARGEST
+            if type(value) not in (int, float) or not 0 <= value <= most or (item.name == "sample_s" and value == 0):
+                raise ValueError(f"the observation's {item.name} is not a number that can be")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for a study's storage."""

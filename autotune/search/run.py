@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import optuna
 
 from autotune.config import Config
-from autotune.documents import from_json, to_json
+from autotune.documents import from_json, read_text, to_json
 from autotune.errors import RunFolderError, UsageError, WorkloadError
 from autotune.options import OPTIONS, option_named
 from autotune.records import RunInfo, Source
@@ -118,11 +119,12 @@ def search_workload(
             hint="What was measured is kept; --resume goes on with it.",
         ) from error
     finally:
-        events.finished()
-        if own_runner and runner is not None:
-            runner.close()
-        own_folder.release()
-        locks.release()
+        with ExitStack() as ending:  # all of them, whichever fails: a terminal that was closed, say
+            ending.callback(locks.release)
+            ending.callback(own_folder.release)
+            if own_runner and runner is not None:
+                ending.callback(runner.close)
+            ending.callback(events.finished)
 
 
 def check_script(source: Source) -> None:
@@ -209,6 +211,7 @@ def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: b
         raise RunFolderError(f"there is no search to resume in {folder.path}")
     folder.create()
     lock.acquire()
+    folder.sweep()
     if force:
         folder.clear()
         folder.create()
@@ -216,7 +219,7 @@ def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: b
 
 def _read_info(folder: RunFolder) -> RunInfo:
     try:
-        return from_json(RunInfo, folder.run.read_text(encoding="utf-8"))
+        return from_json(RunInfo, read_text(folder.run))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{folder.run} is damaged: {error}", hint="Start anew with --force.") from None
 

@@ -232,7 +232,13 @@ def space_of(info: RunInfo) -> Space:
 
     Raises:
         ValueError: the description is damaged.
+        ConfigError: an unknown option, or a value that it cannot have.
     """
+    for name, values in info.choices.items():
+        if not isinstance(values, list):
+            raise ValueError(f"the choices of {name} are no list")
+        for value in values:
+            Config(**{name: value})
     context = Context(
         facts=from_plain(Facts, info.facts),
         machine=from_plain(Machine, info.machine),

@@ -11,6 +11,9 @@ from autotune.documents import read_record, to_json
 from autotune.errors import RunFolderError
 from autotune.records import TrialRecord
 
+DRAFT = ".tmp"
+"""end of the names of files that are being written"""
+
 
 class RunFolder:
     """Everything that a search writes, in one folder."""
@@ -100,6 +103,12 @@ class RunFolder:
         if self.trials.is_dir():
             shutil.rmtree(self.trials)
 
+    def sweep(self) -> None:
+        """Remove what a process that was killed left half written; only for the one search that writes here."""
+        for parent in (self.path, self.trials):
+            for path in parent.glob(f".*{DRAFT}"):
+                path.unlink(missing_ok=True)
+
     def records(self) -> Iterator[TrialRecord]:
         """Yield the records of all trials by number; one that is damaged is an error that names it.
 
@@ -123,7 +132,7 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         RunFolderError: no space, no permission.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -71,6 +72,7 @@ class ForkServerRunner:
         self._server_log = server_log
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
+        self._scratch: str | None = None
         self._buffer = b""
         self._compile_cache = tempfile.TemporaryDirectory(prefix="autotune-compiled-", ignore_cleanup_errors=True)
         """torch.compile's cache for this runner's trials: a verification need not compile again, and the user's own
@@ -122,12 +124,13 @@ class ForkServerRunner:
             return self._connection
         self._forget_server()
         ours, theirs = socket.socketpair()
+        self._scratch = tempfile.mkdtemp(prefix="autotune-")
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
         environment["TORCHINDUCTOR_CACHE_DIR"] = self._compile_cache.name  # Triton's lies in it
         environment.pop("TRITON_CACHE_DIR", None)
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno()), self._scratch],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -153,7 +156,9 @@ class ForkServerRunner:
         if self._server is not None and self._server.poll() is None:
             self._server.kill()
             self._server.wait()
-        self._server, self._connection, self._buffer = None, None, b""
+        if self._scratch is not None:  # the server does it too: either may be killed
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._server, self._connection, self._scratch, self._buffer = None, None, None, b""
 
     def _message(self) -> dict[str, int]:
         """Wait for the server's next message."""

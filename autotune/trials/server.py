@@ -1,8 +1,9 @@
 """The fork server: imports torch and the trial's code once, touches no device, and forks one process a trial.
 
-Started as `python -m autotune.trials.server FD`. It speaks JSON lines over the socket FD: a request
+Started as `python -m autotune.trials.server FD FOLDER`. It speaks JSON lines over the socket FD: a request
 {"spec": ..., "log": path} with the write end of a progress pipe, answered by {"pid": n} and later
-{"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends.
+{"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends. FOLDER is for the sockets
+of the trials' loader workers and goes when the server ends: a trial that is killed cannot take its own away.
 
 multiprocessing's own fork server runs the parent's main module again in every child, and gives neither a session
 (process group) nor a log to the child before its first import; hence this one.
@@ -13,9 +14,11 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import json
+import multiprocessing
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -136,7 +139,9 @@ def main() -> None:
     """Import what every trial needs, then serve."""
     # orphaned loader workers come to this process, which reaps them: init may not
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection, scratch = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+    # where multiprocessing keeps sockets; TMPDIR would move what scripts keep there, too
+    multiprocessing.current_process()._config["tempdir"] = scratch  # type: ignore[attr-defined]
     _raise_file_limit()
     # imported here once, for all trials; an optimizer's first step would import torch._dynamo, which takes a second
     import scipy.special  # noqa: F401
@@ -145,6 +150,7 @@ def main() -> None:
     import autotune.trials.child  # noqa: F401
 
     serve(connection)
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(0)  # taking torch down in good order takes seconds, and nothing is left to save
 
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autotune.config import Config
-from autotune.documents import from_json, to_json
+from autotune.documents import from_json, read_text, to_json
 from autotune.errors import ConfigError
 from autotune.search.verification.attribution import Attribution
 from autotune.search.verification.choice import Choice, Dropped
 from autotune.search.verification.claim import Claim
 from autotune.search.verification.design import Design
+from autotune.trials.folder import write_atomically
 
 FORMAT = 1
 FILE_NAME = "verification.json"
@@ -69,15 +69,13 @@ class Verification:
             ValueError: as `from_dict`.
         """
         try:
-            return cls._read(path.read_text(encoding="utf-8"))
+            return cls._read(read_text(path))
         except (ValueError, OSError) as error:
             raise ValueError(f"{path}: {error}") from None
 
     def save(self, path: Path) -> None:
         """Write to `path`, whole or not at all."""
-        draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        draft.write_text(to_json(self), encoding="utf-8")
-        draft.replace(path)
+        write_atomically(path, to_json(self))
 
     @classmethod
     def _read(cls, text: str) -> Verification:
