@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 import random
 import shutil
 import signal
@@ -130,6 +133,12 @@ def fuzz(sound: Path, home: Path, cases: int, seed: int, capfd: Any) -> None:
     assert process.memory_info().rss - at_start < GROWTH_BYTES
 
 
+# a config of another machine is read with a warning, and Python warns of what optuna leaves open after an error
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
 @pytest.mark.usefixtures("alarm")
 def test_mutated_files_end_in_a_message_or_are_read(sound, tmp_path, capfd):
     fuzz(sound, tmp_path, 300, seed=0, capfd=capfd)
@@ -141,3 +150,94 @@ def test_mutated_files_end_in_a_message_or_are_read(sound, tmp_path, capfd):
 @pytest.mark.parametrize("part", range(10))
 def test_ten_thousand_mutated_files(sound, tmp_path, capfd, part):
     fuzz(sound, tmp_path, 1000, seed=100 + part, capfd=capfd)
+
+
+# ---- hostile on purpose ----
+
+
+class Bomb:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def test_no_pickle_in_a_run_folder_is_ever_loaded(sound, folder, tmp_path, capfd):
+    mark = tmp_path / "exploded"
+    bomb = pickle.dumps(Bomb(mark))
+    pickle.loads(bomb)
+    assert mark.exists()  # it would work
+    mark.unlink()
+    (folder / "workload.pickle").write_bytes(bomb)
+    info = json.loads((folder / "run.json").read_text())
+    info["source"]["pickle"] = str(folder / "workload.pickle")
+    (folder / "run.json").write_text(json.dumps(info))
+    for name in ("run.json", "trials/0003.json"):
+        for read in readers(folder, sound, name):
+            read()
+        # and in the place of the document itself
+        (folder / name).write_bytes(bomb)
+        for read in readers(folder, sound, name):
+            read()
+    capfd.readouterr()
+    assert not mark.exists()
+
+
+def put_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def put_giant(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 8 << 30)  # holes only: takes no space
+
+
+def put_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("put", [put_pipe, put_folder, put_giant, put_zeros])
+@pytest.mark.parametrize("name", ["run.json", "trials/0003.json", "verification.json", "best.toml"])
+def test_what_is_no_file_is_one_message(sound, folder, capfd, name, put):
+    (folder / name).unlink()
+    put(folder / name)
+    before = psutil.Process().memory_info().rss
+    signal.setitimer(signal.ITIMER_REAL, HANG_S)
+    statuses = [read() for read in readers(folder, sound, name)]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert "Traceback" not in capfd.readouterr().err
+    assert set(statuses) <= {1, 2}
+    assert psutil.Process().memory_info().rss - before < GROWTH_BYTES
+
+
+def test_markup_and_escapes_of_others_are_printed_as_text(folder, capfd):
+    evil = "[bold red]big[/bold red] \x1b[2J\x1b]0;owned\x07 [link=file:///etc]x[/link]"
+    path = folder / "trials/0003.json"
+    record = json.loads(path.read_text())
+    record |= {"outcome": "error", "measurement": None}
+    record["failure"] = {"reason": evil, "message": evil, "traceback": evil, "phase": evil}
+    path.write_text(json.dumps(record))
+    info = json.loads((folder / "run.json").read_text())
+    info["facts"]["device_name"] = info["facts"]["model"] = evil
+    info["reasons"]["compile"] = evil
+    (folder / "run.json").write_text(json.dumps(info))
+    for arguments in (("results", folder, "--all"), ("show", folder, 3), ("explain", folder), ("show", folder, evil)):
+        command(*arguments)
+        out, err = capfd.readouterr()
+        assert "\x1b" not in out + err
+        assert "\x07" not in out + err
+        if arguments[0] == "show" and arguments[2] == 3:
+            assert "[bold red]big[/bold red]" in out
+    (folder / "run.json").write_text(json.dumps(info | {evil: 1}))
+    command("results", folder)
+    err = capfd.readouterr().err
+    assert "\x1b" not in err
+    assert "[bold red]big[/bold red]" in err
