@@ -13,13 +13,14 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
+from autotune.compiling import own_compile
 from autotune.device import Device, device_named
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts, ScriptFacts
 from autotune.options import OPTIONS
 from autotune.plan import Plan
 from autotune.records import TrialSpec
-from autotune.scripting.carried import NO_LOADER, not_carried_out
+from autotune.scripting.carried import NEEDS_A_WORKLOAD, NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, planned_arguments
@@ -139,6 +140,8 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         default_threads=torch.get_num_threads(),
         native_bf16=device.native_bf16(),
         native_fp16=device.native_fp16(),
+        capability=device.capability(),
+        matmul_precision=torch.get_float32_matmul_precision(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=training.workload.drop_last,
@@ -160,7 +163,8 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         step=_in_words(found),
         own_autocast=own_autocast,
         own_scaler=own_scaler,
-        compiled=any(hasattr(item, "_orig_mod") or item._compiled_call_impl for item in training.model.modules()),
+        compiled=own_compile(training.model),
+        compile_refused=NEEDS_A_WORKLOAD,
         script=found,
         not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=own_scaler),
         refused=refused,

@@ -408,3 +408,53 @@ def test_conditions_look_at_facts_alone():
     """An option that read the machine itself would choose otherwise in the steering process than in a trial."""
     context = SimpleNamespace(machine=SimpleNamespace(usable_cores=3.0), facts=SimpleNamespace(workers_refused=None))
     assert choices("num_workers", context) == [0, 1, 2, 3]
+
+
+# -- compiling -------------------------------------------------------------------------------------
+
+
+def test_matmul_precision_needs_a_card_with_tf32():
+    assert "NVIDIA" in reason("matmul_precision", on_cuda())
+    assert "7.5, below 8.0" in reason("matmul_precision", on_cuda(capability=(7, 5)))
+    assert choices("matmul_precision", on_cuda(capability=(8, 0))) == ("highest", "high", "medium")
+    assert "the script sets" in reason("matmul_precision", on_cuda(capability=(8, 0), matmul_precision="high"))
+
+
+def test_c68_compiling_needs_a_compiler():
+    assert reason("compile_mode", make_context(compile_refused="no g++")) == "no g++"
+    assert "no g++" in reason("activation_memory_budget", make_context(compile_refused="no g++"))
+    assert OPTIONS["compile_mode"].refusal("default", make_context(compile_refused="no g++")) == "no g++"
+
+
+def test_c20_what_compiles_itself_is_not_compiled_again():
+    assert "calls torch.compile itself" in reason("compile_mode", make_context(compile_refused=None, compiled=True))
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"variable_shapes": True}, "one shape"),
+        ({"synchronizes": ("train.py, line 12",)}, "train.py, line 12"),
+        ({"moves_parameters": True}, "addresses"),
+        ({"device": "xpu:0"}, "CUDA device"),
+    ],
+)
+def test_cuda_graphs_are_offered_only_where_they_can_hold_a_step(facts, why):
+    assert "reduce-overhead" in choices("compile_mode", on_cuda(compile_refused=None))
+    context = on_cuda(compile_refused=None, **facts)
+    assert "reduce-overhead" not in choices("compile_mode", context)
+    assert why in OPTIONS["compile_mode"].refusal("reduce-overhead", context)
+    assert OPTIONS["compile_mode"].refusal("default", context) is None
+
+
+def test_c19_a_cpu_is_not_offered_what_compiles_for_minutes():
+    context = make_context(compile_refused=None)
+    assert choices("compile_mode", context) == ("off", "default")
+    assert OPTIONS["compile_mode"].expert(context) == "off"
+    assert OPTIONS["compile_mode"].expert(on_cuda(compile_refused=None)) == "default"
+
+
+def test_recomputing_random_numbers_is_refused():
+    context = make_context(compile_refused=None, draws_random=True)
+    assert "gradients would be wrong" in reason("activation_memory_budget", context)
+    assert OPTIONS["activation_memory_budget"].refusal(30, context)
