@@ -134,7 +134,7 @@ class Measurement:
     samples_per_epoch: int | None
     tokens_per_sample: float | None = None
     cache_fill_s: float = 0.0
-    """once, in the first epoch: reading all samples that cache_dataset keeps; in no other figure"""
+    """once, in the first epoch: reading all samples that cache_dataset keeps; a part of `start_s` alone"""
     cache_bytes: int = 0
     """host memory that these take; part of the host's peaks"""
     lifetime: Peaks

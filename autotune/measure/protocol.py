@@ -47,7 +47,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     small = None if wanted.small_batch is None else small_batch_peak(session, wanted.small_batch)
     updates, gradient_names = warm_up(session, wanted.gradient_names)
     end_workers()  # their memory is none of the training's
-    start_s = session.start_s(wanted.known_compile_s)
+    start_s = session.start_s(wanted.known_compile_s) + filling.seconds
     share_s = start_share_s(start_s, wanted.planned_samples)
     plan = plan_blocks(session)
     session.host_memory.reset_peak()

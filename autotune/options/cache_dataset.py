@@ -43,6 +43,9 @@ class CacheDataset(Option):
         load_s = max(context.facts.sample_load_s, READ_S)
         return Effect(loader=max(-4.0, math.log(2 * READ_S / (load_s + READ_S))), sd=0.5)
 
+    def start_s(self, value: Value, context: Context) -> float:
+        return (context.facts.dataset_length or 0) * context.facts.sample_load_s if value else 0.0
+
     def apply(self, value: Value, plan: Plan) -> None:
         if value:
             plan.cache_dataset = True

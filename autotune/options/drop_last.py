@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.plan import Plan
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class DropLast(Option):
     help = "leave out the last batch of an epoch where it is not full"
     default = False
     changes_result = True
+    maths = Maths.UNTOUCHED  # of the steps that are made
     affects = frozenset({"compute"})
     meets = ("batch_size",)
     order = 24

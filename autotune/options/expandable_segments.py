@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.plan import Plan
 
 
@@ -13,6 +13,7 @@ class ExpandableSegments(Option):
     help = "let the CUDA allocator grow its segments: fewer gaps, above all where shapes vary"
     default = False
     affects = frozenset({"memory", "compute"})
+    maths = Maths.UNTOUCHED
     order = 62
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
