@@ -202,6 +202,26 @@ def test_bf16_that_breaks_a_loss_of_huge_numbers() -> None:
     assert found.demotes
 
 
+def test_bf16_whose_loss_stands_still_though_its_gradients_are_right() -> None:
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(4, 32), nn.Linear(32, 64)
+            nn.init.constant_(self.head.bias, 2000.0)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return self.head(torch.relu(self.body(inputs)))
+
+    def by_hand(scores: Tensor, target: Tensor) -> Tensor:
+        shifted = torch.exp(scores - 2000.0)
+        return -(shifted.gather(1, target[:, None]) / shifted.sum(1, keepdim=True)).log().mean()
+
+    workload = vectors(Shifted, loss=by_hand, optimizer=lambda params: torch.optim.SGD(params, lr=0.1))
+    found = check(workload, BASELINE.replace(precision="bf16"))
+    assert found.demotes
+    assert "steps lower the loss by" in found.reason
+
+
 # -- what it must let pass --------------------------------------------------------------------------------------------
 
 

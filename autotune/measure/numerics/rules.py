@@ -28,6 +28,8 @@ EXACT_LOSS, ROUNDED_LOSS = 1e-3, 0.05  # relative difference of losses that is a
 FAITHFUL = 0.05  # error of the whole gradient to float64, from which on float64 computes something else
 NOISE_FACTOR = 2.0  # of what simulated rounding does to the gradient of a sensitive model
 LATER_COSINE = 0.9  # of the whole gradient, at weights that a sensitive model reaches after some steps
+FOLLOWED = 0.5  # of the baseline's movement: losses that scatter more than that beside it do not follow it
+MOVED_LOSS = 2e-3  # of the loss: what falls less than that over a longer run may be rounding
 SHOWN = 3  # names of parameters in a reason
 
 
@@ -104,6 +106,34 @@ def compare(
         skipped_steps=candidate.skipped,
         **figures,
     )
+
+
+def follows(candidate: Observed, baseline: Observed) -> bool:
+    """Whether the candidate's losses rise and fall as the baseline's do, wherever they lie."""
+    ours, theirs = candidate.losses, baseline.losses
+    if len(ours) != len(theirs) or not theirs:
+        return True  # a step of the user's own may return no loss
+    return _spread([one - other for one, other in zip(ours, theirs, strict=True)]) <= FOLLOWED * _spread(theirs)
+
+
+def learns(candidate: Observed, baseline: Observed) -> str:
+    """Return why longer runs show that the candidate learns less, or nothing where they do not."""
+    lowered, wanted = _lowered(candidate.losses), _lowered(baseline.losses)
+    scale = max(map(abs, baseline.losses))
+    if wanted <= MOVED_LOSS * scale or lowered >= FOLLOWED * wanted:
+        return ""
+    return f"{len(baseline.losses)} steps lower the loss by {lowered:.2g}, and by {wanted:.2g} under the baseline"
+
+
+def _lowered(losses: list[float]) -> float:
+    """Return by how much the mean of the last third of the losses lies below that of the first."""
+    third = len(losses) // 3
+    return (sum(losses[:third]) - sum(losses[-third:])) / third
+
+
+def _spread(values: list[float]) -> float:
+    middle = sum(values) / len(values)
+    return math.sqrt(sum((value - middle) ** 2 for value in values) / len(values))
 
 
 def wider(reference: Reference, baseline: Observed, rounded: Observed) -> Reference:
