@@ -22,6 +22,7 @@ from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord, 
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.observation import Observation, observe
+from autotune.search.same_batch import counterparts, has_two_answers, trials_kept
 from autotune.search.samplers.plan import baseline_due
 from autotune.search.setup import Prepared, Wishes, deciding_limit
 from autotune.search.specs import Specs
@@ -106,6 +107,7 @@ class Search:
         self._runner, self._events = runner, events
         self._deadline, self._clock = deadline, clock
         self._run_count = 0
+        self._two_answers = has_two_answers(prepared.space, wishes)
         self._recent_failures: list[str] = []
 
     @property
@@ -142,7 +144,11 @@ class Search:
             if (disturbed := self._disturbed()) is not None:
                 self._repeat(disturbed)
                 continue
-            if (reason := self._reason_to_stop()) is not None:
+            reason = self._reason_to_stop()
+            if (same_batch := self._second_answer(ending=reason is not None)) is not None:
+                self._measure(self._ledger.ask_for(same_batch), same_batch, label="trial")
+                continue
+            if reason is not None:
                 break
             if baseline_due(self._seen(), self.space.baseline):
                 label = "replicate" if self.baseline.seen else "baseline"
@@ -318,6 +324,19 @@ class Search:
         plain = self.space.canonical(self.space.baseline.replace(**defaults))
         return None if plain in self.measured else plain
 
+    def _second_answer(self, ending: bool) -> Config | None:
+        """Return a config that the second answer still needs measured, once the end of the search is near."""
+        if not self._two_answers or not self.baseline.usable or self._budget_used() is not None:
+            return None
+        if baseline_due(self._seen(), self.space.baseline):
+            return None
+        kept = trials_kept(self._wishes.trials)
+        left = counterparts(self.space, [item.config for item in self.ranking()[:kept]], self.measured)
+        walls = [record.wall_s for item in self.measured.values() for record in item.records]
+        near = self._run_count + len(left) >= self._wishes.trials
+        near = near or self._clock() + (len(left) + 1) * max(walls, default=0.0) >= self._deadline
+        return left[0] if left and (near or ending) else None
+
     def _left_over(self) -> Iterator[Config]:
         """Yield unmeasured legal configs in random order."""
         rng = random.Random(self._wishes.seed + self._run_count)
@@ -332,11 +351,16 @@ class Search:
             if config not in self.measured and self.space.legal(config) is None:
                 yield config
 
-    def _reason_to_stop(self) -> str | None:
+    def _budget_used(self) -> str | None:
         if self._run_count >= self._wishes.trials:
             return f"{self._run_count} trials were made"
         if self._clock() >= self._deadline and self._run_count > 0:
             return "the time is used up"
+        return None
+
+    def _reason_to_stop(self) -> str | None:
+        if (used := self._budget_used()) is not None:
+            return used
         ask = getattr(self._ledger.study.sampler, "reason_to_stop", None)
         found: str | None = ask(self._ledger.study) if ask is not None else None
         return found

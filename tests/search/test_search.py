@@ -172,7 +172,8 @@ def test_a_baseline_off_the_grid_is_measured_as_it_is(search: Harness) -> None:
     runner = SimulatedRunner()
     result = search(runner, baseline={"batch_size": 50})
     assert [config["batch_size"] for config in runner.configs[:2]] == [50, 50]
-    assert all(config["batch_size"] % 8 == 0 for config in runner.configs[2:])
+    # the rest is on the grid, but for what the second answer needs
+    assert all(config["batch_size"] % 8 == 0 or config["batch_size"] == 50 for config in runner.configs[2:])
     assert result.search.baseline.config["batch_size"] == 50
 
 
@@ -320,6 +321,39 @@ def test_two_answers_are_emitted_and_say_what_they_change(search: Harness) -> No
     assert "Precision fp32 -> bf16" in notes
     status = read_document(search.folder.best)["measured"]["status"]
     assert "not verified" in status
+
+
+@pytest.mark.parametrize("sampler", ["structured", "random"])
+@pytest.mark.parametrize("today", [32, 50])
+def test_c56_trials_are_kept_for_the_second_answer(search: Harness, sampler: str, today: int) -> None:
+    """The winner's other options at the baseline's batch, though no sampler came upon them; off the grid too."""
+    runner = SimulatedRunner(noise=0.0)
+    result = search(runner, trials=14, sampler=sampler, baseline={"batch_size": today})
+    assert len(runner.configs) <= 14
+    best, same = (answer.config for answer in result.answers)
+    assert best["batch_size"] != today
+    assert same["batch_size"] == today
+    assert same != result.search.baseline.config
+    counterpart = result.search.space.canonical(best.replace(batch_size=today))
+    assert counterpart in result.search.measured
+    assert (result.search.measured[same].sample_s or 9) <= (result.search.measured[counterpart].sample_s or 0)
+
+
+@pytest.mark.parametrize(
+    "wishes", [{"keep_batch": True}, {"effective_batch": 64}, {"restricted": {"batch_size": [64, 128]}}]
+)
+def test_c56_where_the_user_says_what_the_batch_is_there_is_one_answer(search: Harness, wishes: Any) -> None:
+    runner = SimulatedRunner()
+    result = search(runner, trials=10, **wishes)
+    assert len(result.answers) == 1
+    rest = [config for config in runner.configs if config != runner.configs[0]]
+    if "keep_batch" in wishes:
+        assert {config["batch_size"] for config in rest} == {32}
+    elif "effective_batch" in wishes:
+        assert {config["batch_size"] * config["accumulation"] for config in rest} == {64}
+        assert {config["batch_size"] for config in rest} > {64}
+    else:
+        assert {config["batch_size"] for config in rest} <= {64, 128}
 
 
 def test_values_that_differ_from_the_script_are_written_even_where_they_are_defaults(search: Harness) -> None:
