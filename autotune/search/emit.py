@@ -86,18 +86,7 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         )
         if precision == "fp16":
             yield "fp16 needs the gradient scaler: keep tuned.state_dict() in your checkpoints."
-    if config.value("drop_last") and not baseline.value("drop_last") and facts.dataset_length:
-        rest = facts.dataset_length % after
-        yield (
-            f"drop_last leaves out the last {rest} of the {facts.dataset_length} samples of every epoch "
-            f"({rest / facts.dataset_length:.2g} of them): with shuffling others each time, without it always the same."
-        )
-    if config.value("cache_dataset") and not baseline.value("cache_dataset") and facts.dataset_length:
-        mib = facts.cache_sample_bytes * facts.dataset_length / MIB
-        yield (
-            f"cache_dataset keeps all {facts.dataset_length} samples in host memory, {mib:,.0f} MiB, from the first "
-            "epoch on: a dataset that changes from epoch to epoch, or draws at random, must not be kept."
-        )
+    yield from _of_the_data(config, baseline, facts)
     rounding = config.value("matmul_precision")
     if rounding != baseline.value("matmul_precision"):
         yield (
@@ -114,6 +103,25 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         yield (
             f"The dataset keeps a random generator ({names}): every loader worker starts with a copy of it and draws "
             "the same numbers. Make it in each worker instead (worker_init_fn), or draw from torch's own generator."
+        )
+
+
+def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str]:
+    """Yield what options of the loader mean for the samples that are seen."""
+    length = facts.dataset_length
+    if length is None:
+        return
+    if config.value("drop_last") and not baseline.value("drop_last"):
+        rest = length % int(config.value("batch_size"))
+        yield (
+            f"drop_last leaves out the last {rest} of the {length} samples of every epoch "
+            f"({rest / length:.2g} of them): with shuffling others each time, without it always the same."
+        )
+    if config.value("cache_dataset") and not baseline.value("cache_dataset"):
+        mib = facts.cache_sample_bytes * length / MIB
+        yield (
+            f"cache_dataset keeps all {length} samples in host memory, {mib:,.0f} MiB, from the first epoch on: "
+            "a dataset that changes from epoch to epoch, or draws at random, must not be kept."
         )
 
 

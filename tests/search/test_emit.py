@@ -51,3 +51,13 @@ def test_a_batch_that_is_split_changes_no_samples_per_step() -> None:
     (loop,) = consequences(Config(batch_size=16, accumulation=4), Config(batch_size=64), FACTS)
     assert loop.startswith("4 batches of 16 make one optimizer step of 64 samples")
     assert list(consequences(Config(batch_size=16, accumulation=4), Config(batch_size=16, accumulation=4), FACTS)) == []
+
+
+def test_samples_left_out_or_kept_are_named() -> None:
+    today = Config(batch_size=64)
+    (dropped,) = consequences(Config(batch_size=64, drop_last=True), today, FACTS)
+    assert dropped.startswith("drop_last leaves out the last 16 of the 2000 samples of every epoch (0.008 of them)")
+    facts = dataclasses.replace(FACTS, cache_sample_bytes=1 << 20)
+    (kept,) = consequences(Config(batch_size=64, cache_dataset=True), today, facts)
+    assert kept.startswith("cache_dataset keeps all 2000 samples in host memory, 2,000 MiB")
+    assert list(consequences(today.replace(drop_last=True), today.replace(drop_last=True), FACTS)) == []

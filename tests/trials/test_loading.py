@@ -86,7 +86,7 @@ def probe(trial, body) -> Facts:
 SLOW = """
     class Slow(Numbers):
         def load(self, index):
-            time.sleep(0.002)
+            time.sleep(0.01)
     def build_dataset():
         return Slow(LENGTH)
 """
@@ -94,15 +94,15 @@ SLOW = """
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_kept_samples_are_measured_as_in_every_epoch_but_the_first(workers, trial):
-    """Reading 8 samples takes 16 ms; kept ones come back in well under a tenth of that."""
+    """Reading 8 samples takes 80 ms; kept ones come back in under one."""
     config = {"batch_size": 8, "num_workers": workers, "cache_dataset": True}
-    record = trial(SLOW.replace("LENGTH", "256"), config=config, dataset_length=256).record
+    record = trial(SLOW.replace("LENGTH", "128"), config=config, dataset_length=128).record
     assert record.outcome is Outcome.OK, record.failure
     found = record.measurement
-    assert found.wait_s < 0.008
-    assert found.cache_fill_s >= 256 * 0.002 / max(1, workers)
-    assert record.phases.cache_s >= 256 * 0.002
-    assert 256 * 30 < found.cache_bytes < 256 * 1000
+    assert found.wait_s < 0.04
+    assert found.cache_fill_s >= 128 * 0.01 / max(1, workers)
+    assert record.phases.cache_s >= 128 * 0.01
+    assert 128 * 30 < found.cache_bytes < 128 * 1000
     assert "cache_filled_in_part" not in found.flags
 
 
@@ -114,8 +114,8 @@ def test_a_dataset_too_large_to_be_read_is_kept_in_part_and_reckoned_whole(trial
     found = record.measurement
     assert "cache_filled_in_part" in found.flags
     assert found.steps_per_epoch == 12_500
-    assert found.wait_s < 0.008
-    assert found.cache_fill_s >= 200
+    assert found.wait_s < 0.04
+    assert found.cache_fill_s >= 1000
     assert found.cache_bytes > 100_000 * 30
     assert found.lifetime.host > found.cache_bytes
     assert record.phases.cache_s < 30
