@@ -121,11 +121,13 @@ def _check_number(value: float, where: str) -> None:
     """Refuse numbers that no measurement yields and that later arithmetic would stumble over."""
     name = where.rpartition(".")[2].partition("[")[0]
     finite = -LARGEST <= value <= LARGEST
-    if not (finite or name in MAY_BE_INFINITE):
+    if not (finite or name in MAY_BE_INFINITE or "numerics." in where):  # a step that diverged is compared, too
         raise ValueError(f"{where} is not a number that can be")
-    if name.endswith("_s") and value < 0:
+    if "measurement." not in where:
+        return
+    if value < 0 and name.endswith("_s"):
         raise ValueError(f"{where} is a negative time")
-    if name in POSITIVE and value <= 0:
+    if value <= 0 and name in POSITIVE:
         raise ValueError(f"{where} is not positive")
 
 
