@@ -174,3 +174,22 @@ def test_where_there_is_advice_it_stands_below_the_message():
     assert found.message.splitlines()[0] == "what happened"
     assert "--shm-size" in found.message
     assert failure(Classified(OOM, HOST), "what happened").message == "what happened"
+
+
+def test_c68_what_torch_compile_cannot_do_is_unsupported():
+    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    expected = Classified(Outcome.UNSUPPORTED, "torch.compile failed")
+    inner = InvalidCxxCompiler()
+    for error in (inner, Unsupported("a graph break"), BackendCompilerFailed(print, inner, None)):
+        assert classify_error(error) == expected
+
+
+def test_memory_that_runs_out_while_compiling_is_memory():
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    inner = torch.OutOfMemoryError("CUDA out of memory.")
+    error = BackendCompilerFailed(print, inner, None)
+    error.__cause__ = inner
+    assert classify_error(error).outcome is OOM

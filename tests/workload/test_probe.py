@@ -213,3 +213,41 @@ def test_model_of_the_transformers_library(real, write):
     assert facts.chain_refused is None
     record = real.run(script, config={"batch_size": 8, "checkpoint_segments": 2}, dataset_length=64)
     assert record.outcome is Outcome.OK, record.failure
+
+
+COMPILED_STEP = """
+    @torch.compile(backend="aot_eager")
+    def training_step(model, batch):
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+"""
+COMPILED_MODEL = """
+    def model():
+        net = nn.Linear(4, 3)
+        net.forward = torch.compile(net.forward, backend="aot_eager")
+        return net
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "parts"),
+    [
+        (COMPILED_STEP, "model=lambda: nn.Linear(4, 3), training_step=training_step"),
+        (COMPILED_MODEL, "model=model, loss=nn.CrossEntropyLoss()"),
+    ],
+    ids=["step", "model"],
+)
+def test_c20_a_workload_that_compiles_itself_is_noticed(head, parts, real, write):
+    data = DATA.replace("LENGTH", "64")
+    facts = real.probe(
+        write(f"{head}\n    w = autotune.Workload(dataset=lambda: {data}, {parts}, baseline={{'batch_size': 8}})\n")
+    )
+    assert facts.compiled
+
+
+@pytest.mark.parametrize(("share", "random"), [(0.5, True), (0.0, False)])
+def test_a_step_that_draws_random_numbers_is_noticed(share, random, real, write):
+    model = f"model=lambda: nn.Sequential(nn.Linear(4, 3), nn.Dropout({share})), loss=nn.CrossEntropyLoss()"
+    data = DATA.replace("LENGTH", "64")
+    facts = real.probe(write(f"w = autotune.Workload(dataset=lambda: {data}, {model}, baseline={{'batch_size': 8}})"))
+    assert facts.draws_random is random
+    assert not facts.compiled
