@@ -49,7 +49,8 @@ def test_trials_have_a_compile_cache_of_their_own_that_ends_with_the_runner(tmp_
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "mine"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "mine"))
     body = """
-        (HERE / "cache").write_text(os.environ["TORCHINDUCTOR_CACHE_DIR"] + " " + os.environ.get("TRITON_CACHE_DIR", ""))
+        names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+        (HERE / "cache").write_text(" ".join(os.environ.get(name, "") for name in names))
         raise ValueError("that is all")
     """
     runner = ForkServerRunner(tmp_path / "server.log")
