@@ -15,6 +15,8 @@ CARRIED_OUT = frozenset(
         "optimizer",  # optimizers.py: at the construction of torch's optimizers
         "switches",  # before the script begins
         "non_blocking",  # belongs to pinned memory; the copies themselves are the script's, and stay as they are
+        "expandable_segments",  # before the script begins
+        "compiles",  # a mark on what model_transforms do
         "checkpoint_blocks",  # no setting: names the blocks
     }
 )

@@ -19,8 +19,9 @@ from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
 
 from autotune.batches import tensors
+from autotune.compiling import so_far
 from autotune.device import Device
-from autotune.errors import ScriptError
+from autotune.errors import ScriptError, Unsupported
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
@@ -73,6 +74,8 @@ class Driver:
         )
         self.models = ModelHooks(plan, self._forward_begins)
         self.optimizers = OptimizerHooks(plan, self._updated, self._is_protocol)
+        self.compiled_before = so_far()
+        """what was compiled before the script began"""
         self._execute = execute
         self._protocol = getcurrent()
         self._script: greenlet | None = None
@@ -90,6 +93,8 @@ class Driver:
 
     def install(self) -> None:
         """Set hooks, patches and the plan's switches; `close` undoes all of it."""
+        if self.plan.expandable_segments:  # first of all, before anything is on the device
+            self._changes.add(self.device.expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
         self.loaders.install(self._changes)
@@ -163,6 +168,11 @@ class Driver:
             raise ScriptError(
                 "the script ended without asking its training loader for a batch after an update",
                 hint="autotune inspect shows what it found of the script.",
+            )
+        if so_far().graphs > self.compiled_before.graphs:  # all models of another run are new to the compiler
+            raise Unsupported(
+                f"the script ends after {self.updates.total()} updates, before it could be measured, and would compile "
+                "its model anew when it runs again; let it train longer: more epochs, or more data"
             )
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
             raise ScriptError(

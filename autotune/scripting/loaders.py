@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -164,7 +164,14 @@ def planned_arguments(plan: Plan, given: dict[str, Any]) -> dict[str, Any]:
         merged = {name: value for name, value in merged.items() if name not in OF_BATCH_SAMPLER or name in given}
     elif "batch_size" in given and given["batch_size"] is None:
         merged["batch_size"] = None  # the dataset yields whole batches
+    known: Any = given["dataset"] if given.get("sampler") is None else given["sampler"]
+    if merged.get("drop_last") and not given.get("drop_last") and _fewer(known, merged.get("batch_size") or 1):
+        merged["drop_last"] = False  # else nothing would be left
     return merged
+
+
+def _fewer(data: Any, than: int) -> bool:
+    return isinstance(data, Sized) and len(data) < than
 
 
 def _site() -> Site:

@@ -71,10 +71,14 @@ class ModelHooks:
             if torch.compiler.is_compiling() or hooks._inside or not hooks._is_model(module):
                 return plain(module, *args, **kwargs)
             hooks._inside = True
+            if kind is nn.Module:  # a compiler that looks at the modules inside shall find them as they always are
+                nn.Module.__call__ = plain  # type: ignore[method-assign]
             try:
                 return hooks._forward(plain, module, args, kwargs)
             finally:
                 hooks._inside = False
+                if kind is nn.Module:
+                    nn.Module.__call__ = __call__  # type: ignore[method-assign]
 
         __call__.autotune = True  # type: ignore[attr-defined]
         changes.patch(kind, "__call__", __call__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +15,14 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
-from autotune.compiling import own_compile
-from autotune.device import Device, device_named
+from autotune.compiling import own_compile, so_far, why_no_compiler
+from autotune.device import Device, device_named, why_allocator_is_set
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts, ScriptFacts
 from autotune.options import OPTIONS
 from autotune.plan import Plan
 from autotune.records import TrialSpec
-from autotune.scripting.carried import NEEDS_A_WORKLOAD, NO_LOADER, not_carried_out
+from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, planned_arguments
@@ -29,15 +31,26 @@ from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
 from autotune.scripting.trial import keep, script_of
 from autotune.trials.model_facts import model_facts
-from autotune.trials.probe_data import SHAPES_SEEN, epoch_length, generators, why_batch_is_fixed, why_no_workers
+from autotune.trials.probe_data import (
+    SHAPES_SEEN,
+    epoch_length,
+    generators,
+    why_batch_is_fixed,
+    why_fork_only,
+    why_no_workers,
+)
+from autotune.trials.probe_habits import Habits
 from autotune.trials.probe_optimizer import probe_implementations
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief
+from autotune.workload.static import look
 
 MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
 MAX_LOAD_S = 1.0
+TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
+CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
 BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
 
 
@@ -126,6 +139,9 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         load_s = _load_s(training)
     batch = batches[0]
     own_autocast, own_scaler = settings.own_autocast, settings.own_scaler
+    graphs = so_far().graphs > driver.compiled_before.graphs
+    habits = Habits.of(training, device, batch)
+    threads = threading.active_count() - 1
     implementations, implementations_refused = probe_implementations(training)
     chain, chain_refused = probe_chain(training, batch)
     size = training.batch_size
@@ -142,6 +158,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         native_fp16=device.native_fp16(),
         capability=device.capability(),
         matmul_precision=torch.get_float32_matmul_precision(),
+        allocator_refused=why_allocator_is_set(),
         deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=training.workload.drop_last,
@@ -150,6 +167,10 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         sample_bytes=nbytes(batch) // per_step,
         tensors_per_batch=sum(1 for _ in tensors(batch)),
         workers_refused=_why_no_workers(training, batch),
+        start_method=multiprocessing.get_start_method(),
+        fork_only=None if host is None else _why_fork_only(training, Path(spec.source.script)),
+        threads=threads,
+        cache_refused=CACHE_REFUSED,
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=() if host is None else tuple(generators(training.dataset)),
         **{**model_facts(training.model), "model": _names(models)},
@@ -163,8 +184,11 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
         step=_in_words(found),
         own_autocast=own_autocast,
         own_scaler=own_scaler,
-        compiled=own_compile(training.model),
-        compile_refused=NEEDS_A_WORKLOAD,
+        compiled=graphs or own_compile(training.model),
+        compile_refused=TOO_SHORT_TO_COMPILE if driver.runs > 1 else why_no_compiler(device.type),
+        draws_random=habits.draws_random,
+        synchronizes=habits.synchronizes,
+        moves_parameters=habits.moves_parameters,
         script=found,
         not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=own_scaler),
         refused=refused,
@@ -249,6 +273,12 @@ def _why_no_workers(training: ScriptTraining, batch: Any) -> str | None:
     if training.host is None:
         return NO_LOADER
     return None if training.host.num_workers else why_no_workers(training, batch)
+
+
+def _why_fork_only(training: ScriptTraining, script: Path) -> str | None:
+    if not look(script).has_guard:
+        return f"{script.name} has no `if __name__ == '__main__':`, and would train in each process that imports it"
+    return why_fork_only(training)
 
 
 def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from autotune.config import Config
+from autotune.device import device_named
 from autotune.errors import WorkloadError
 from autotune.options import OPTIONS
 from autotune.plan import Plan, plan_for
@@ -52,6 +53,8 @@ class AppliedConfig:
 
     def __enter__(self) -> AppliedConfig:
         self.settings.install(self._first)
+        if self.plan.expandable_segments:  # first of all, before anything is on the device
+            self._changes.add(device_named().expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
         self.settings.by_option.clear()  # so far it was our own switches

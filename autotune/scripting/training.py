@@ -39,7 +39,7 @@ class ScriptTraining(Training):
         self.dataset = None if self.host is None else self.host.dataset
         self.arguments = {} if self.found.loader is None else driver.loaders.seen[self.found.loader].arguments
         self.batch_size = int(config.value("batch_size")) if self.host is not None else self.found.samples_per_step
-        self.tuned = Tuned(device=str(driver.device.torch))
+        self.tuned = ScriptTuned(driver)
         self.model = _model(driver.models.models)
         self.optimizers: list[Any] = [
             ScriptOptimizer(driver.optimizers, number) for number in range(len(driver.optimizers.optimizers))
@@ -88,6 +88,18 @@ class ScriptTraining(Training):
         return self.driver.request.loader
 
 
+class ScriptTuned(Tuned):
+    """Applies nothing: the driver does."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(device=str(driver.device.torch))
+        self._driver = driver
+
+    @property
+    def compiles(self) -> bool:
+        return self._driver.plan.compiles
+
+
 class ScriptSession(Session):
     """A trial of a script as its phases see it."""
 
@@ -95,6 +107,7 @@ class ScriptSession(Session):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._compiled_before = self.training.driver.compiled_before
         host = self.training.host
         if host is not None:
             self.accumulation = self.training.found.batches_per_update

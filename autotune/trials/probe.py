@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import Device, device_named, touched, why_allocator_is_set
+from autotune.device import device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
@@ -37,6 +36,7 @@ from autotune.trials.probe_data import (
     why_fork_only,
     why_no_workers,
 )
+from autotune.trials.probe_habits import Habits
 from autotune.trials.probe_inplace import InplaceCheck
 from autotune.trials.probe_loss import loss_reduction
 from autotune.trials.probe_optimizer import probe_implementations
@@ -73,7 +73,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     with _watching() as seen:
         step_s = _time_steps(training, batches)
     compiled = own_compile(training.model) or so_far().graphs > before
-    habits = _Habits.of(training, device, batch)
+    habits = Habits.of(training, device, batch)
     cache_refused, cache_bytes = probe_cache(training)
     inplace_check = InplaceCheck(training.model, partial(_gradients, training, batch))
     inplace, inplace_refused = inplace_check.find() if not workload.own_step else ("", OWN_STEP)
@@ -162,30 +162,6 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
     return took
-
-
-@dataclass(frozen=True)
-class _Habits:
-    """What one more step does that decides how it may be compiled."""
-
-    draws_random: bool
-    synchronizes: tuple[str, ...]
-    """places where it waits for the device"""
-    moves_parameters: bool
-
-    @classmethod
-    def of(cls, training: Training, device: Device, batch: Any) -> _Habits:
-        placed = training.loader.place(clone(batch))
-        addresses = [item.data_ptr() for item in training.model.parameters()]
-        states = [torch.get_rng_state(), device.random_state()]
-        with device.synchronizations() as found:
-            training.step(placed)
-        later = [torch.get_rng_state(), device.random_state()]
-        return cls(
-            draws_random=not all(torch.equal(before, after) for before, after in zip(states, later, strict=True)),
-            synchronizes=tuple(found),
-            moves_parameters=addresses != [item.data_ptr() for item in training.model.parameters()],
-        )
 
 
 @contextmanager
