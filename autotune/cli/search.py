@@ -88,7 +88,8 @@ def search(
 ) -> None:
     """Search the fastest settings of SCRIPT within the memory it has, and write best.toml.
 
-    The script provides a Workload, or functions build_model() and build_dataset(). Arguments after -- are its own.
+    The script provides a Workload, or functions build_model() and build_dataset(); one without is run as it is in each
+    trial, and its steps are found. Arguments after -- are its own.
     """
     from rich.console import Console
 
