@@ -37,12 +37,14 @@ def doctor(
 
     Takes about a minute. Changes nothing; the exit status is 0 with or without findings.
     """
+    from json import dumps
+
     from rich.console import Console
 
     from autotune.cli.search import end_like_ctrl_c
     from autotune.config import Config
+    from autotune.doctor.findings import to_document
     from autotune.doctor.run import diagnose
-    from autotune.documents import to_json
     from autotune.report.doctor import print_diagnosis
     from autotune.search.run import check_script
     from autotune.trials.folder import RunFolder
@@ -87,6 +89,6 @@ def doctor(
             runner.close()
             locks.release()
     if json:
-        typer.echo(to_json(found))
+        typer.echo(dumps(to_document(found)))
     else:
         print_diagnosis(Console(), found, script.name)

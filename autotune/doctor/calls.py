@@ -18,7 +18,9 @@ from autotune.doctor.lines import Line, line_of
 if TYPE_CHECKING:
     from autotune.doctor.context import Context
 
-RECORDED_STEPS = 3
+RECORDED_STEPS = 6  # some parts are used in some steps only
+MIN_RECORDED_STEPS = 3
+MAX_RECORDED_S = 5.0
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Call:
 class Calls:
     """What was noted in a few steps."""
 
-    steps: int = RECORDED_STEPS
+    steps: int = 0
     calls: list[Call] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)
     """parameters that got a gradient in any step"""
@@ -148,12 +150,16 @@ def record_calls(context: Context) -> Calls:
     recorder = _Recorder(training.model)
     handles = [item.register_step_post_hook(lambda *_: _count(recorder.found)) for item in training.optimizers]
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), context.eager():
             warnings.simplefilter("ignore")
+            began = context.session.clock()
             for step in range(RECORDED_STEPS):
                 recorder.step = step
                 batch = clone(context.cached[step % len(context.cached)])
                 training.step(training.loader.place(batch))
+                recorder.found.steps += 1
+                if step + 1 >= MIN_RECORDED_STEPS and context.session.clock() - began > MAX_RECORDED_S:
+                    break
     finally:
         recorder.remove()
         for handle in handles:

@@ -187,12 +187,14 @@ def _flops_per_step(session: Session, cached: list[Any]) -> int:
 
 
 def _launch_s(session: Session) -> float:
-    """Return the seconds that the host takes to start one operation: of the quickest of several rounds."""
-    one = torch.ones((), device=session.device.torch)
+    """Return the seconds that the host takes to start one operation, mean of forward and backward ones."""
+    one = torch.ones((), device=session.device.torch, requires_grad=True)
 
     def work() -> None:
-        for _ in range(LAUNCH_OPERATIONS):
-            one.add_(1)
+        result = one
+        for _ in range(LAUNCH_OPERATIONS // 2):
+            result = result * 1.0
+        torch.autograd.grad(result, one)
 
     return quickest(work, session.device.synchronize) / LAUNCH_OPERATIONS
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+import torch
 
 from autotune.batches import clone
 from autotune.doctor.calls import Calls, record_calls
@@ -54,6 +57,16 @@ class Context:
         return self.deadline - self.session.clock()
 
     @property
+    def compiled(self) -> bool:
+        """Whether torch.compile has the model, or a part of it."""
+        modules = self.training.model.modules()
+        return any(hasattr(item, "_orig_mod") or item._compiled_call_impl is not None for item in modules)
+
+    def eager(self) -> AbstractContextManager[object]:
+        """Let compiled code run uncompiled: what is compiled shows no operation, module or line."""
+        return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
+
+    @property
     def on_accelerator(self) -> bool:
         return self.session.device.is_accelerator
 
@@ -61,12 +74,13 @@ class Context:
         """Train on so many cached batches; return the seconds that took, the device finished."""
         device, training = self.session.device, self.training
         batches = [clone(self.cached[index % len(self.cached)]) for index in range(count)]
-        device.synchronize()
-        began = self.session.clock()
-        for batch in batches:
-            training.step(training.loader.place(batch))
-        device.synchronize()
-        return self.session.clock() - began
+        with self.eager():
+            device.synchronize()
+            began = self.session.clock()
+            for batch in batches:
+                training.step(training.loader.place(batch))
+            device.synchronize()
+            return self.session.clock() - began
 
     def compare(self, change: Change) -> Comparison | None:
         """Measure a fix against the step as it is; None where no time is left for it."""

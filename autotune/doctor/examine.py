@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -45,6 +46,7 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
         WorkloadError: it cannot be trained as it is.
         UsageError: no batch size is known.
     """
+    began = time.perf_counter()
     progress("device", {})
     device = device_named(spec.device)
     config = _config(workload, spec)
@@ -55,6 +57,8 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     context = _measured(_open(training, device, spec.limits, progress, seconds), birthplaces, tuple(unwrapped))
     context.deadline = context.session.clock() + EXPERIMENTS_S
     findings, failed = run_checks(context, all_checks(), progress)
+    if context.compiled:
+        failed.append("the checks looked at the model uncompiled; the ceilings are those of the compiled one")
     disturbed = [UNRELIABLE[flag] for flag in context.session.flags if flag in UNRELIABLE]
     return Diagnosis(
         config=dict(config),
@@ -64,6 +68,7 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
         ceilings=context.ceilings,
         findings=in_order(findings),
         notes=(*disturbed, *failed),
+        seconds=context.session.clock() - began,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 class Gives(enum.StrEnum):
@@ -160,6 +161,19 @@ class Diagnosis:
 def counted(count: int, one: str, many: str) -> str:
     """Return "1 tensor is" or "3 tensors are"."""
     return f"{count} {one if count == 1 else many}"
+
+
+def to_document(found: Diagnosis) -> dict[str, Any]:
+    """Return the diagnosis as plain data, what follows from its figures included; None where a figure has no end."""
+    document, ceilings = asdict(found), found.ceilings
+    document["ceilings"] |= {
+        "contention_s": ceilings.contention_s,
+        "samples_per_s": ceilings.samples_per_s,
+        "free_loading_samples_per_s": ceilings.free_loading_samples_per_s,
+        "free_compute_samples_per_s": ceilings.free_compute_samples_per_s if ceilings.loader_s else None,
+        "machine_share": ceilings.machine_share,
+    }
+    return document
 
 
 SECTIONS = (Gives.SPEED, Gives.MEMORY, Gives.RESULT, Gives.ACCELERATOR)

@@ -15,7 +15,7 @@ PROFILED_STEPS = 3
 MAX_PROFILED_S = 4.0
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "optimizer": ("optimizer.", "_foreach_", "_fused_"),
+    "optimizer": ("_foreach_", "_fused_"),
     "convolution": ("convolution", "conv1d", "conv2d", "conv3d", "conv_transpose", "mkldnn_convolution", "cudnn_conv"),
     "matmul": ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "dot", "einsum", "attention", "addmv", "mv"),
     "normalisation": ("norm",),
@@ -62,7 +62,7 @@ def profile_kinds(session: Session, cached: list[Any]) -> Kinds:
     steps, began = 0, session.clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with profile(activities=activities, record_shapes=True, acc_events=True) as profiler:
+        with profile(activities=activities, record_shapes=True) as profiler:
             while steps < PROFILED_STEPS and session.clock() - began < MAX_PROFILED_S:
                 training.step(training.loader.place(clone(cached[steps % len(cached)])))
                 steps += 1
@@ -70,13 +70,13 @@ def profile_kinds(session: Session, cached: list[Any]) -> Kinds:
     seconds: defaultdict[str, float] = defaultdict(float)
     operations = 0
     on_device = device.type == "cuda"
-    for event in profiler.key_averages(group_by_input_shape=True):
-        own_us = float(event.self_device_time_total if on_device else event.self_cpu_time_total)
-        if not event.key.startswith("aten::"):
+    for event in profiler.events():
+        if not event.name.startswith("aten::"):
             continue
-        if event.self_cpu_time_total > 0:
-            operations += int(event.count) if _starts_work(event.key) else 0
-        seconds[kind_of(event.key, event.input_shapes)] += own_us * 1e-6 / steps
+        own_us = float(event.self_device_time_total if on_device else event.self_cpu_time_total)
+        operations += _starts_work(event.name)
+        kind = "optimizer" if _in_optimizer(event) else kind_of(event.name, event.input_shapes)
+        seconds[kind] += own_us * 1e-6 / steps
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
     return Kinds(
@@ -85,6 +85,15 @@ def profile_kinds(session: Session, cached: list[Any]) -> Kinds:
         operations=operations // max(1, steps),
         device_busy_s=total if on_device else None,
     )
+
+
+def _in_optimizer(event: Any) -> bool:
+    """Whether an optimizer's step or zero_grad called the operator."""
+    while event is not None:
+        if event.name.startswith("Optimizer."):
+            return True
+        event = event.cpu_parent
+    return False
 
 
 def _starts_work(key: str) -> bool:

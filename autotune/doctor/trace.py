@@ -125,7 +125,7 @@ def trace_steps(context: Context, steps: int) -> Trace:
     training = context.training
     handles = [item.register_step_post_hook(lambda *_: _count_update(trace)) for item in training.optimizers]
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), context.eager():
             warnings.simplefilter("ignore")  # a second frame between the user's line and torch moves where they point
             for index in range(steps):
                 nodes: dict[Any, Line] = {}
@@ -228,7 +228,7 @@ class _Functions(TorchFunctionMode):
             if kwargs.get("device") is None and result.device.type == "cpu":
                 self._on_host[id(result)] = (name, line, result)
             return
-        given = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor)]
+        given = list(tensors([args, kwargs]))
         if name in MOVES and given and _names_device(name, args[1:], kwargs):
             made = self._on_host.get(id(given[0]))
             if _to_host(args[1:], kwargs):

@@ -94,8 +94,16 @@ def _rows(ceilings: Ceilings) -> list[tuple[str, str]]:
     if share is not None and ceilings.flops_per_sample and ceilings.matmul_flops:
         reached = f"{percent(share)} of the {significant(ceilings.matmul_flops / 1e9)} GFLOP/s"
         text = f"{reached} of a matrix product here in {ceilings.precision}"
-        rows.append(("machine", f"{significant(ceilings.flops_per_sample / 1e6)} MFLOP a sample: {text}"))
+        rows.append(("machine", f"{_flops(ceilings.flops_per_sample)} a sample: {text}"))
     return rows
+
+
+def _flops(count: float) -> str:
+    """Return floating-point operations as "848 FLOP" or "20.0 MFLOP"."""
+    for unit, name in ((1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP")):
+        if count >= unit:
+            return f"{significant(count / unit)} {name}"
+    return f"{significant(count)} FLOP"
 
 
 def _ceiling(samples_per_s: float, ceilings: Ceilings) -> str:
@@ -134,4 +142,6 @@ def gain_text(finding: Finding) -> str:
             parts.append(f"{figure}, measured with and without{within}")
     if gain.saved_bytes:
         parts.append(f"{memory(gain.saved_bytes)} of memory")
-    return " and ".join(parts) if parts else "no time on this device"
+    if not parts:
+        return "not measured" if finding.gives is Gives.SPEED else "no time on this device"
+    return " and ".join(parts)

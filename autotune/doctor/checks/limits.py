@@ -1,4 +1,4 @@
-"""Shared memory and open files that the loader's workers need. User cases C05 and C24."""
+"""Shared memory and open files that the loader's workers need."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.doctor.looking import Clean, context_of, fault, found_by, work
 class Moves(Clean):
     def forward(self, x):
         scale = torch.linspace(0, 1, 3)  # fault
-        scale = scale.unsqueeze(0) + 1
+        scale = torch.cat([scale.unsqueeze(0) + 1])
         return super().forward(x) * scale.to(x.device)
 
 

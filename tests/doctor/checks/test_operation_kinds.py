@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from autotune.doctor.kinds import ELEMENTWISE, GROUPED, kind_of
+from autotune.doctor.kinds import ELEMENTWISE, GROUPED, kind_of, profile_kinds
 from tests.doctor.looking import Clean, CleanImages, context_of, fault, found_by, images, work
 
 
@@ -56,4 +56,10 @@ def test_operators_have_the_kind_that_people_mean():
     )
     expected = ["matmul", "matmul", "normalisation", "normalisation", "copy", ELEMENTWISE, ELEMENTWISE, "pooling"]
     assert [kind_of(f"aten::{name}") for name in names.split()] == expected
-    assert torch.ops.aten.mul is not None
+
+
+def test_the_optimizers_own_operations_are_its_kind():
+    context = context_of(work(Clean, optimizer=torch.optim.Adam))
+    shares = profile_kinds(context.session, context.cached).shares
+    assert {"optimizer", "matmul"} <= set(shares)
+    assert sum(shares.values()) == pytest.approx(1.0)
