@@ -17,7 +17,7 @@ from autotune.batches import clone, map_tensors, nbytes
 from autotune.device import Device
 from autotune.doctor.findings import Ceilings, LoaderRate
 from autotune.doctor.kinds import profile_kinds
-from autotune.doctor.timing import quickest
+from autotune.doctor.timing import quickest, typical
 from autotune.machine import usable_cores
 from autotune.measure.blocks import StopRule, estimate
 from autotune.measure.breakdown import cached_compute
@@ -196,7 +196,7 @@ def _launch_s(session: Session) -> float:
             result = result * 1.0
         torch.autograd.grad(result, one)
 
-    return quickest(work, session.device.synchronize) / LAUNCH_OPERATIONS
+    return typical(work, session.device.synchronize) / LAUNCH_OPERATIONS
 
 
 def matmul_rate(device: Device, precision: str) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from autotune.batches import clone, tensors
 from autotune.doctor.kinds import NO_KERNELS
@@ -57,6 +58,9 @@ FACTORIES = frozenset(
     """.split()  # noqa: SIM905 -- a list of so many words is unreadable
 )
 MIN_REPEATS = 16  # of one operation at one line in a step, to be a loop
+GATHERING = frozenset({"add", "add_", "sub", "cat", "stack", "maximum", "minimum"})
+"""operations that gather what a loop computes: a chain of them is no recurrence"""
+MIN_INDEPENDENT = 4  # operations for each that must wait for another of them
 SMALL_ELEMENTS = 1 << 14  # of an output
 MOVES = ("to", "cuda", "type_as")
 TORCH_WRAPPERS = ("torch/_tensor.py", "torch/_tensor_str.py", "torch/overrides.py", "torch/functional.py")
@@ -72,6 +76,9 @@ class Operation:
     """of all outputs together"""
     seconds: float = 0.0
     """inside torch's kernels, without what Python adds"""
+
+    depth: int = 0
+    """longest chain of these operations in a step, each of which needs the one before: so many remain if batched"""
 
     @property
     def small(self) -> bool:
@@ -109,14 +116,19 @@ class Trace:
             if behind is backward and (lines is None or line in lines)
         )
 
-    def repeated(self) -> dict[Line, Counter[str]]:
-        """Return the lines that run one small operation again and again, with how often in a step."""
-        found: dict[Line, Counter[str]] = {}
+    def repeated(self) -> dict[Line, dict[str, Operation]]:
+        """Return the lines that run one small operation again and again, though it could be one on many values."""
+        found: dict[Line, dict[str, Operation]] = {}
+        recurrent: set[Line] = set()
         for (name, line, backward), noted in self.operations.items():
             repeats = noted.count // self.steps
-            if not backward and line is not None and name not in NO_KERNELS and repeats >= MIN_REPEATS and noted.small:
-                found.setdefault(line, Counter())[name] += repeats
-        return found
+            if backward or line is None or name in NO_KERNELS or repeats < MIN_REPEATS:
+                continue
+            if MIN_INDEPENDENT * noted.depth > repeats and name not in GATHERING:
+                recurrent.add(line)
+            elif noted.small:
+                found.setdefault(line, {})[name] = noted
+        return {line: operations for line, operations in found.items() if line not in recurrent}
 
 
 def trace_steps(context: Context, steps: int) -> Trace:
@@ -154,6 +166,8 @@ class _Operations(TorchDispatchMode):
         super().__init__()
         self._trace = trace
         self._nodes = nodes
+        self._depths = WeakTensorKeyDictionary()
+        """of each tensor, how many operations of each kind it needed one after the other"""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         began = time.perf_counter()
@@ -168,8 +182,21 @@ class _Operations(TorchDispatchMode):
         noted = self._trace.operations.setdefault((name, line, backward), Operation())
         noted.count += 1
         noted.seconds += took
+        if not backward:
+            noted.depth = max(noted.depth, self._chain((name, line), [args, kwargs], result))
         noted.elements += sum(item.numel() for item in tensors(result))
         return result
+
+    def _chain(self, key: tuple[str, Line | None], given: Any, result: Any) -> int:
+        """Return how many operations of this name and line, one after the other, led to the result."""
+        depths: dict[tuple[str, Line | None], int] = {}
+        for item in tensors(given):
+            for other, depth in self._depths.get(item, {}).items():
+                depths[other] = max(depth, depths.get(other, 0))
+        depths[key] = depths.get(key, 0) + 1
+        for item in tensors(result):
+            self._depths[item] = depths
+        return depths[key]
 
 
 class _Functions(TorchFunctionMode):

@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from autotune.doctor.calls import Call
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Basis, Finding, Gain
-from autotune.doctor.timing import quickest
+from autotune.doctor.timing import typical
 
 UNIT = 8  # values of two bytes that a matrix unit takes at a time
 MIN_SIZE = 16  # below it a layer is as wide as its data have channels, or classes
@@ -75,7 +75,7 @@ def _saved_s(context: Context, call: Call) -> float:
     for out_size, in_size in ((out, inner), (_pad_if_odd(out), _pad_if_odd(inner // area) * area)):
         a = torch.ones(rows, in_size, dtype=call.dtype, device=device.torch)
         b = torch.ones(out_size, in_size, dtype=call.dtype, device=device.torch)
-        took.append(quickest(partial(torch.mm, a, b.t()), device.synchronize))
+        took.append(typical(partial(torch.mm, a, b.t()), device.synchronize))
     return took[0] - took[1]
 
 

@@ -21,7 +21,7 @@ class Odd(nn.Module):
 def quicker(monkeypatch):
     """Let every second product, the padded one, take a third of the time."""
     times = iter([3e-4, 1e-4] * 20)
-    monkeypatch.setattr(padded_sizes, "quickest", lambda work, wait: (work(), next(times))[1])
+    monkeypatch.setattr(padded_sizes, "typical", lambda work, wait: (work(), next(times))[1])
 
 
 def test_odd_sizes_under_half_precision_are_found_with_the_padded_size(quicker):
@@ -38,5 +38,5 @@ def test_in_fp32_or_with_even_sizes_there_is_none(quicker):
 
 
 def test_sizes_that_cost_nothing_here_are_none(monkeypatch):
-    monkeypatch.setattr(padded_sizes, "quickest", lambda work, wait: 1e-4)
+    monkeypatch.setattr(padded_sizes, "typical", lambda work, wait: 1e-4)
     assert found_by("padded_sizes", context_of(work(Odd), precision="bf16")) == []

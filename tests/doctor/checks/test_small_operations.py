@@ -24,5 +24,30 @@ def test_a_loop_of_tiny_operations_is_found_with_most_of_the_step_to_gain():
     assert "sin 64x" in finding.seen
 
 
+class Gathers(Clean):
+    def forward(self, x):
+        total = 0
+        for row in x:
+            total = total + super().forward(row.tanh()).sum()  # gathers
+        return super().forward(x) + total
+
+
+def test_a_sum_in_a_loop_is_no_recurrence():
+    (finding,) = found_by("small_operations", context_of(work(Gathers), batch_size=24))
+    assert fault("gathers") in finding.where
+
+
+class Recurrent(Clean):
+    def forward(self, x):
+        state = x
+        for _ in range(64):
+            state = (state + x).tanh()
+        return super().forward(state)
+
+
+def test_a_recurrence_cannot_be_batched():
+    assert found_by("small_operations", context_of(work(Recurrent))) == []
+
+
 def test_a_few_operations_are_none():
     assert found_by("small_operations", context_of(work(Clean))) == []
