@@ -287,6 +287,8 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
         lines.append(
             f"times include the start, compiling among it, spread over the {prepared.planned_samples:,} samples planned"
         )
+    for name in sorted(wishes.allowed & set(space.reasons)):
+        lines.append(f"{name} was allowed and is left out: {space.reasons[name]}")
     if facts.default_optimizer:
         lines.append("the script names no optimizer: AdamW was taken")
     if verify != "none":
