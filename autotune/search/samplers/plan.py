@@ -9,6 +9,7 @@ from optuna.distributions import IntDistribution
 
 from autotune.config import Config
 from autotune.options.space import Space
+from autotune.records import Outcome
 from autotune.search.model.belief import Belief
 from autotune.search.observation import Observation
 from autotune.search.samplers.distributions import distributions, holds
@@ -28,7 +29,7 @@ def next_anchor(space: Space, history: History) -> Config | None:
     tried = history.configs
     if holds(space, space.baseline) and baseline_due(history.seen, space.baseline):
         return space.baseline
-    expert = expert_at_baseline(space)
+    expert = expert_at_baseline(space, history)
     if expert not in tried and holds(space, expert) and space.legal(expert) is None:
         return expert
     return None
@@ -43,18 +44,21 @@ def baseline_due(seen: Sequence[Observation], baseline: Config) -> bool:
     return len(own) < due and (not seen or len(seen) % REPLICATE_EVERY < 2)
 
 
-def expert_at_baseline(space: Space) -> Config:
-    """Return the expert's settings at the baseline's batch size."""
+def expert_at_baseline(space: Space, history: History) -> Config:
+    """Return the expert's settings at the baseline's batch size; uncompiled where compiling them did not work."""
     expert = space.expert()
     batch = space.baseline.get("batch_size")
-    if batch is None or batch not in space.choices.get("batch_size", ()):
-        return expert
-    return space.canonical(expert.replace(batch_size=batch))
+    if batch is not None and batch in space.choices.get("batch_size", ()):
+        expert = space.canonical(expert.replace(batch_size=batch))
+    if any(trial.config == expert and trial.outcome is Outcome.UNSUPPORTED for trial in history.seen):
+        compiling = [option for option in space.options() if option.start_s(expert.value(option.name), space.context)]
+        return space.canonical(expert.replace(**{option.name: option.default for option in compiling}))
+    return expert
 
 
 def largest_fitting(space: Space, history: History, belief: Belief) -> Config | None:
     """Return the expert's settings at the largest batch that surely fits and is not dear; None once one was tried."""
-    start = expert_at_baseline(space)
+    start = expert_at_baseline(space, history)
     if "batch_size" not in start or start not in history.configs:
         return None
     ran = [trial.config for trial in history.seen if trial.outcome.measured]

@@ -213,3 +213,17 @@ def test_ten_million_configs_are_no_obstacle() -> None:
     assert pool.count(Encoding(space)) > 10**7
     seen = search(StructuredSampler(space), 8)
     assert len({trial.config for trial in seen}) == 7
+
+
+def test_an_expert_whose_compiling_does_not_work_is_tried_without_it() -> None:
+    context = accelerator_context()
+    facts = dataclasses.replace(context.facts, compile_refused=None)
+    space = make_space(dataclasses.replace(context, facts=facts))
+    seen = search(StructuredSampler(space), 2)
+    expert = space.expert()
+    assert expert["compile_mode"] == "default"
+    seen.append(Observation(config=expert, outcome=Outcome.UNSUPPORTED, limit_bytes=LIMIT_BYTES))
+    plain = space.canonical(expert.replace(compile_mode="off"))
+    later = [trial.config for trial in search(StructuredSampler(space), 5, seen)][3:]
+    assert later[0] == plain
+    assert later[1] == plain.replace(batch_size=later[1]["batch_size"])
