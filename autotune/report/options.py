@@ -22,7 +22,11 @@ def print_options(console: Console, space: Space) -> None:
     if any(option.changes_result for option in space.options()):
         console.print(plain("* may change the training result.", "dim"))
     _print_reasons(console, "Fixed:", _fixed(space))
-    apart = {name: space.reasons.get(name, "not asked for") for name in OPTIONS if name not in space.choices}
+    whole = space.context.effective_batch
+    follow = {name: f"from {by}: together they make {whole} samples a step" for name, by in space.decided.items()}
+    _print_reasons(console, "Follow from others:", follow)
+    named = {*space.choices, *space.decided}
+    apart = {name: space.reasons.get(name, "not asked for") for name in OPTIONS if name not in named}
     _print_reasons(console, "Do not apply here:", apart)
 
 

@@ -113,7 +113,7 @@ def settle(
     """
     ranking = search.ranking()
     baseline = search.baseline
-    keeps = _keeps_batch(baseline.config)
+    keeps = _keeps_batch(baseline.config) if search.two_answers else lambda config: False
     numbers = numbers_from(folder)
     guard = Guard(search.specs, runner, events, numbers, deadline=deadline, clock=clock)
     if interrupted:

@@ -107,7 +107,7 @@ class Search:
         self._runner, self._events = runner, events
         self._deadline, self._clock = deadline, clock
         self._run_count = 0
-        self._two_answers = has_two_answers(prepared.space, wishes)
+        self.two_answers = has_two_answers(prepared.space, wishes)
         self._recent_failures: list[str] = []
 
     @property
@@ -326,7 +326,7 @@ class Search:
 
     def _second_answer(self, ending: bool) -> Config | None:
         """Return a config that the second answer still needs measured, once the end of the search is near."""
-        if not self._two_answers or not self.baseline.usable or self._budget_used() is not None:
+        if not self.two_answers or not self.baseline.usable or self._budget_used() is not None:
             return None
         if baseline_due(self._seen(), self.space.baseline):
             return None

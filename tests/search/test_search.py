@@ -299,7 +299,7 @@ def test_resume_refuses_another_script_and_names_what_differs(search: Harness, s
 
 def test_resume_refuses_another_space(search: Harness) -> None:
     search(SimulatedRunner(), trials=3)
-    with pytest.raises(UsageError, match="options: "):
+    with pytest.raises(UsageError, match="choices of precision"):
         search(SimulatedRunner(), resume=True, excluded=["precision"])
 
 
