@@ -24,6 +24,7 @@ from autotune.measure.breakdown import cached_compute
 from autotune.measure.session import Session
 from autotune.measure.window import measure_window, plan_blocks
 from autotune.records import Block
+from autotune.tuned import TunedLoader
 
 LOADER_S = 1.5  # seconds that each number of workers is read for
 LOADER_MAX_S = 5.0  # the same where batches are slow
@@ -50,7 +51,7 @@ def measure_step(session: Session) -> tuple[Ceilings, list[Any]]:
     per_step = _total(blocks, "samples") / _total(blocks, "steps")
     wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
     compute_s = cached_compute(session)
-    cached = [session.stream.next().batch for _ in range(4)]
+    cached = [session.stream.next().host for _ in range(4)]
     session.stream.close()
     step_s = found.sample_s * per_step
     loader_s = session.loader_s if session.workers and session.loader_s else wait_s
@@ -144,7 +145,7 @@ def _with_workers(host: Any, workers: int) -> Any:
 
 def _rate(session: Session, host: Any, workers: int) -> float | None:
     """Return samples a second once all workers run; None where an epoch is too short to tell."""
-    stream = session.open_stream(host, session.dataset_length)
+    stream = session.open_stream(TunedLoader(host, session.training.tuned.place), session.dataset_length)
     began = session.clock()
     for _ in range(2 * workers + 1):
         stream.next()

@@ -79,7 +79,7 @@ def context_of(workload: Workload, *, saved: float | None = None, ceilings: Any 
         limits=Limits(host_bytes=HUGE),
         dataset_length=len(training.dataset),
     )
-    cached = [session.stream.next().batch for _ in range(4)]
+    cached = [session.stream.next().host for _ in range(4)]
     session.stream.close()
     context = Told(
         session=session,
