@@ -117,7 +117,9 @@ class Steered:
         assert {path.name for path in (self.home / "locks").iterdir()} <= {"cpu.lock"}  # a file that nobody locks
 
     def records(self) -> dict[int, TrialRecord]:
-        return {record.number: record for record in self.folder.records()}
+        """Return those of the study's trials, by number."""
+        beside = ("verification", "numerics")
+        return {record.number: record for record in self.folder.records() if record.kind not in beside}
 
     def trials(self) -> list[optuna.trial.FrozenTrial]:
         study = optuna.load_study(study_name="autotune", storage=f"sqlite:///{self.folder.study}")

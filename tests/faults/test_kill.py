@@ -40,7 +40,7 @@ def answer_of_an_undisturbed_search(steered: Steered, trials: int) -> dict[str, 
     recorded = [record for record in steered.records().values() if record.outcome is not Outcome.UNSUPPORTED]
     runner = ReplayRunner([probe, *recorded])
     search_workload(source, folder, wishes, Listener(), verify="none", runner=runner)
-    assert len(runner.asked) - 1 == len(recorded)
+    assert len([spec for spec in runner.asked if spec.kind not in ("probe", "numerics")]) == len(recorded)
     return read_document(folder.best)["options"]
 
 

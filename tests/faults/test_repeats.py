@@ -89,7 +89,7 @@ def test_there_is_one_repeat_and_no_second(search):
     always = Disturbed(None)
     _, listener = search(always)
     assert Counter(listener.labels)[REPEAT] == 8
-    assert len(always.asked) == 16
+    assert len(always.configs) == 16
 
 
 def test_soft_flags_repeat_nothing(search):
