@@ -161,6 +161,10 @@ def footer(run: Run, rows: Sequence[Row], shown: Collection[str]) -> list[str]:
         lines.append("± is the half-width within the run; another run of the same config may lie further away.")
     if any(row.input_bound for row in rows) and "data_share" in shown:
         lines.append("data wait with !: input-bound, the step takes that share longer than on batches already there.")
+    if run.info.planned_samples is not None:
+        lines.append(
+            f"Times include the start and compiling, spread over the {run.info.planned_samples:,} samples planned."
+        )
     limit = next((row.limit_bytes for row in rows if row.limit_bytes is not None), None)
     if limit is not None:
         what = "device" if run.accelerator else "host"

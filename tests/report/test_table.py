@@ -138,3 +138,8 @@ def test_no_color_means_no_colour(save, mixed):
 
 def test_a_pipe_gets_no_escapes(save, mixed):
     assert "\x1b" not in shown(save(mixed))
+
+
+def test_times_that_contain_the_start_say_so(save, mixed):
+    assert "spread over the 64,000 samples planned" in shown(save(mixed, planned_samples=64_000))
+    assert "planned" not in shown(save(mixed))

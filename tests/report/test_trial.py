@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from autotune.errors import RunFolderError
-from autotune.records import Outcome, Peaks
+from autotune.records import Compilation, Outcome, Peaks
 from autotune.report.flags import FLAGS
 from autotune.report.trial import PHASES, print_trial
 from tests.report.factory import console_of, failed, ok, text_of
@@ -93,3 +93,11 @@ def test_every_phase_has_a_word():
     from autotune.records import Phases
 
     assert list(PHASES) == [field.name for field in fields(Phases)]
+
+
+def test_d2_compiling_is_told_apart(save):
+    done = Compilation(seconds=27.5, graphs=2, recompilations=1, cached=True)
+    text = shown(save([ok(1, compilation=done, start_s=31.0, planned_samples=6400)]), 1, width=200)
+    assert " s for 2 graphs, 1 of them after the first step; a part came from the cache" in text
+    assert "31 s until training ran at its pace; in the times, spread over the 6,400 samples planned" in text
+    assert "compiling" not in shown(save([ok(1)]), 1)
