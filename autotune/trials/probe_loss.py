@@ -11,7 +11,7 @@ from torch import Tensor
 from autotune.batches import clone, map_tensors, tensors
 from autotune.measure.training import Training, seed_all
 
-TOLERANCE = 1e-3  # relative: of the whole batch's loss against its halves'
+TOLERANCE = 3e-5  # relative: float32 sums differ by less, and a loss averaged over tokens by little more
 
 
 def loss_reduction(training: Training, batch: Any) -> str:
