@@ -19,7 +19,7 @@ from autotune.search.run import search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
 from autotune.trials.replay import ReplayRunner
-from tests.faults.steering import Steered, kill_at, wait_for_records
+from tests.faults.steering import EXCLUDED, Steered, kill_at, wait_for_records
 from tests.search.simulated import Listener, SimulatedRunner
 
 HOW = ("SIGKILL", "SIGTERM", "SIGINT", "terminal")
@@ -33,7 +33,7 @@ def answer_of_an_undisturbed_search(steered: Steered, trials: int) -> dict[str, 
     limits = steered.info().limits
     wishes = Wishes(
         trials=trials, host_memory_limit_bytes=limits.host_bytes, headroom=0.0, max_batch=128, target=0.05,
-        trial_budget_s=1,
+        trial_budget_s=1, excluded=EXCLUDED,
     )  # fmt: skip
     folder = RunFolder(steered.home / "undisturbed")
     source = Source(script=str(steered.home / "train.py"))

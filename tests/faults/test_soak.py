@@ -15,10 +15,9 @@ from autotune.search.run import search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
 from autotune.trials.runner import ForkServerRunner
-from tests.faults.steering import SCRIPT
+from tests.faults.steering import EXCLUDED, SCRIPT
 from tests.search.simulated import Listener
 
-EXCLUDED = ("compile_mode",)  # a minute a trial, and nothing of it in the steering process
 GROWTH_BYTES = 60 << 20  # records of 300 trials are kept in memory: some megabytes, and the study's cache as much
 
 
