@@ -100,4 +100,4 @@ def test_d2_compiling_is_told_apart(save):
     text = shown(save([ok(1, compilation=done, start_s=31.0, planned_samples=6400)]), 1, width=200)
     assert " s for 2 graphs, 1 of them after the first step; a part came from the cache" in text
     assert "31 s until training ran at its pace; in the times, spread over the 6,400 samples planned" in text
-    assert "compiling" not in shown(save([ok(1)]), 1)
+    assert "graph" not in shown(save([ok(1)]), 1)
