@@ -6,7 +6,7 @@ The guard itself is in measure/numerics, its place in a search in search/guard.p
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,8 @@ class Numerics:
             return "numerics: the config changes nothing in what a step computes"
         if self.status is not Status.PASSED:
             return f"numerics {self.status.value}: {self.reason}"
-        parts = [text for comparison in self.comparisons if (text := _told(comparison, self.reference))]
+        exact = {name for comparison in self.comparisons if comparison.claim == "exact" for name in comparison.options}
+        parts = [_told(comparison, exact) for comparison in self.comparisons]
         return f"numerics checked beside the baseline over {self.steps} steps: {'; '.join(parts)}"
 
 
@@ -149,17 +150,14 @@ class Task:
     """False where an earlier try did not fit into memory"""
 
 
-def _told(found: Comparison, reference: str) -> str:
-    names = ", ".join(found.options)
+def _told(found: Comparison, exact: Collection[str]) -> str:
     skipped = f", {found.skipped_steps} steps skipped by the gradient scaler" if found.skipped_steps else ""
-    if found.claim == "exact" and found.gradient_error is not None:
-        return f"{names} as exact as the baseline (gradient error {found.gradient_error.value:.1g}){skipped}"
-    if found.cosine is not None and found.norm_ratio is not None:
-        return (
-            f"{names} within rounding (gradient cosine {found.cosine.value:.4f} or more, "
-            f"norm ratio {found.norm_ratio.value:.3f} at worst){skipped}"
-        )
-    return names
+    if found.claim == "exact":
+        error = f" (gradient error {found.gradient_error.value:.1g})" if found.gradient_error is not None else ""
+        return f"{', '.join(found.options)} as exact as it{error}{skipped}"
+    names = ", ".join(name for name in found.options if name not in exact)
+    cosine = f" (gradient cosine {found.cosine.value:.4f} or more)" if found.cosine is not None else ""
+    return f"{names} within rounding{cosine}{skipped}"
 
 
 def _digits(value: float) -> float:

@@ -120,7 +120,7 @@ def _checkpoints_fit(trained: Trained, config: Config) -> None:
 def test_accumulated_batches_train_as_the_whole(name: str) -> None:
     trained = Trained(name, effective_batch=ACCUMULATED)
     assert "accumulation" in trained.space.decided
-    checked = [config.replace(num_workers=0) for config in trained.configs(6, seed=2, compiled=False)]
+    checked = [config.replace(num_workers=0) for config in trained.configs(4, seed=2, compiled=False)]
     assert len({config.value("accumulation") for config in checked}) > 1
     assert all(trained.check(config) in ("ok", "unsupported") for config in checked)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autotune.config import read_document
+from autotune.config import Config, read_document
 from autotune.numerics import Comparison, Figure, Numerics, Status
 from autotune.records import Outcome, Source, TrialSpec
+from autotune.search.check import verify_config
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
@@ -177,3 +178,17 @@ def test_no_time_left_is_no_pass(search: Told, monkeypatch: pytest.MonkeyPatch) 
     assert checks(runner) == []
     assert result.answers[0].numerics is not None
     assert result.answers[0].numerics.short == "not checked: no time was left"
+
+
+@pytest.mark.parametrize("status", [Status.PASSED, Status.FAILED])
+def test_verify_checks_the_config_before_it_measures(search: Told, status: Status) -> None:
+    answer = Numerics(status=status, reason=BROKEN if status is Status.FAILED else "")
+    runner = SimulatedRunner(noise=0.01, maths=lambda spec: answer)
+    search.folder.create()
+    config = Config(batch_size=32, precision="bf16")
+    source, wishes = Source(script=str(search.script)), Wishes(host_memory_limit_bytes=GIB)
+    _, found = verify_config(source, config, search.folder, wishes, runner, search.listener, how="quick")
+    assert found == answer
+    assert [spec.kind for spec in runner.asked][:2] == ["numerics", "verification"]
+    _, untested = verify_config(source, None, search.folder, wishes, runner, search.listener, how="quick")
+    assert untested is None
