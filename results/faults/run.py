@@ -159,6 +159,13 @@ FAULTS = (
         long=True,
     ),
     Fault(
+        "manners",
+        "an audit hook in every process of a search",
+        "no shell, no network, no file outside the run folder",
+        "test_manners.py",
+        "",
+    ),
+    Fault(
         "long search",
         "12 trials in one search",
         "memory, files, threads and processes stay as they were",
