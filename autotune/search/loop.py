@@ -17,6 +17,7 @@ from autotune.documents import read_record
 from autotune.drift import drifts
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
+from autotune.options.accumulation import samples_per_update
 from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord, undisturbed
 from autotune.search.events import Events
@@ -172,6 +173,8 @@ class Search:
     def ranking(self) -> list[Measured]:
         """Return the usable configs, best first by the objective; unsound ones are left out where any is sound."""
         usable = [item for item in self.measured.values() if item.usable]
+        if (whole := self._wishes.effective_batch) is not None:  # the baseline may make others
+            usable = [item for item in usable if samples_per_update(item.config) == whole] or usable
         usable = [item for item in usable if item.sound] or usable
         if self._wishes.objective == "latency":
             size = self.space.baseline.value("batch_size")
