@@ -338,6 +338,8 @@ class RunInfo:
     seed: int
     trials: int
     """asked for"""
+    space_trials: int | None = None
+    """asked for when the search began, which decides what it tunes"""
     timeout_s: float | None = None
     started_at: float
     command: tuple[str, ...] = ()

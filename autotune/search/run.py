@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,8 @@ def search_workload(
             locks.take(wishes.device)  # before anything of an earlier search is replaced
         _claim_folder(folder, own_folder, resume=resume, force=force)
         earlier = _read_info(folder) if resume else None
+        if earlier is not None:
+            wishes = replace(wishes, space_trials=earlier.space_trials or earlier.trials)
         began = time.monotonic()
         runner = runner or ForkServerRunner(folder.server_log)
         if wishes.wait_idle_s is not None:

@@ -51,6 +51,8 @@ class Wishes:
     trial_budget_s: float = 15.0
     trial_budget_max_s: float = 120.0
     trials: int = 24
+    space_trials: int | None = None
+    """budget that the space is made for: a resumed search keeps that of its beginning; None: `trials`"""
     timeout_s: float | None = None
     steps: int | None = None
     """of the baseline's optimizer, that the user is going to train; None: not said"""
@@ -142,7 +144,7 @@ def prepare(
         batch_step=wishes.batch_step,
         effective_batch=wishes.effective_batch,
         allowed=wishes.allowed,
-        trials=wishes.trials,
+        trials=wishes.space_trials or wishes.trials,
         planned_samples=planned,
         host_bytes=limits.host_bytes,
     )
@@ -221,6 +223,7 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         planned_samples=prepared.planned_samples,
         seed=wishes.seed,
         trials=wishes.trials,
+        space_trials=space.context.trials,
         timeout_s=wishes.timeout_s,
         started_at=time.time(),
         command=tuple(command),

@@ -66,7 +66,9 @@ def test_the_baseline_differs_in_nothing(save, mixed):
 
 def test_memory_by_kind(save):
     peaks = Peaks(host=1 << 30, allocated=2 << 30, reserved=3 << 30, process=4 << 30, outside_torch=1 << 30)
-    run = save([ok(0, lifetime=peaks, steady=Peaks(allocated=1 << 30))], facts={"device": "cuda:0"})
+    run = save(
+        [ok(0, lifetime=peaks, steady=Peaks(allocated=1 << 30))], facts={"device": "cuda:0", "device_name": "a card"}
+    )
     text = shown(run, 0)
     assert (
         "needed                           4.00 GiB\n" in "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

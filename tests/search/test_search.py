@@ -122,6 +122,13 @@ def test_c19_a_small_search_on_a_cpu_leaves_it_out_unless_asked(search: Harness)
     assert again.prepared.space.choices["compile_mode"] == ("default",)
 
 
+def test_c19_a_small_search_resumed_with_more_trials_stays_the_search_it_was(search: Harness) -> None:
+    search(SimulatedRunner(facts=COMPILER), trials=6)
+    for _ in range(2):
+        result = search(SimulatedRunner(facts=COMPILER), trials=14, resume=True)
+        assert "compile_mode" in result.prepared.space.reasons
+
+
 def test_e10_compiled_code_that_is_slower_is_measured_and_not_chosen(search: Harness) -> None:
     def slower(config: Mapping[str, Any]) -> float:
         return 1e-3 * (1.3 if config["compile_mode"] != "off" else 1.0)
