@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -140,6 +141,8 @@ class AppliedConfig:
 
 def run_script(script: Path, arguments: tuple[str, ...], applied: AppliedConfig) -> int:
     """Run the script to its end and return its exit status; its own traceback goes to stderr where it fails."""
+    gc.collect()
+    gc.freeze()  # what we have imported shall not slow the script's own garbage collections
     with applied:
         try:
             run_as_main(script, arguments, called=str(script))
