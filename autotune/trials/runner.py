@@ -130,7 +130,7 @@ class ForkServerRunner:
         environment.pop("TRITON_CACHE_DIR", None)
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno()), self._scratch],
+                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno()), self._scratch, self._compile_cache.name],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,9 +1,10 @@
 """The fork server: imports torch and the trial's code once, touches no device, and forks one process a trial.
 
-Started as `python -m autotune.trials.server FD FOLDER`. It speaks JSON lines over the socket FD: a request
+Started as `python -m autotune.trials.server FD FOLDER CACHE`. It speaks JSON lines over the socket FD: a request
 {"spec": ..., "log": path} with the write end of a progress pipe, answered by {"pid": n} and later
 {"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends. FOLDER is for the sockets
-of the trials' loader workers and goes when the server ends: a trial that is killed cannot take its own away.
+of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what is killed cannot take its
+own away.
 
 multiprocessing's own fork server runs the parent's main module again in every child, and gives neither a session
 (process group) nor a log to the child before its first import; hence this one.
@@ -139,9 +140,9 @@ def main() -> None:
     """Import what every trial needs, then serve."""
     # orphaned loader workers come to this process, which reaps them: init may not
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    connection, scratch = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
+    connection, folders = socket.socket(fileno=int(sys.argv[1])), sys.argv[2:]
     # where multiprocessing keeps sockets; TMPDIR would move what scripts keep there, too
-    multiprocessing.current_process()._config["tempdir"] = scratch  # type: ignore[attr-defined]
+    multiprocessing.current_process()._config["tempdir"] = folders[0]  # type: ignore[attr-defined]
     _raise_file_limit()
     # imported here once, for all trials; an optimizer's first step would import torch._dynamo, which takes a second
     import scipy.special  # noqa: F401
@@ -150,7 +151,8 @@ def main() -> None:
     import autotune.trials.child  # noqa: F401
 
     serve(connection)
-    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in folders:  # the steering process may have been killed, and does it otherwise
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)  # taking torch down in good order takes seconds, and nothing is left to save
 
 
