@@ -17,7 +17,7 @@ from autotune.batches import clone, map_tensors, nbytes
 from autotune.device import Device
 from autotune.doctor.findings import Ceilings, LoaderRate
 from autotune.doctor.kinds import profile_kinds
-from autotune.doctor.timing import quickest, typical
+from autotune.doctor.timing import quickest, stretch, typical
 from autotune.machine import usable_cores
 from autotune.measure.blocks import StopRule, estimate
 from autotune.measure.breakdown import cached_compute
@@ -77,7 +77,7 @@ def complete(session: Session, ceilings: Ceilings, cached: list[Any]) -> Ceiling
     kinds = profile_kinds(session, cached)
     transfer_s = _transfer_s(session, cached)
     flops = _flops_per_step(session, cached)
-    launch_s = kinds.operations * _launch_s(session)
+    launch_s = kinds.operations * _launch_s(session, cached)
     session.progress("machine", {})
     rate = matmul_rate(session.device, ceilings.precision) if flops else None
     today = [rate.samples_per_s for rate in loaders if rate.workers == session.workers]
@@ -187,7 +187,7 @@ def _flops_per_step(session: Session, cached: list[Any]) -> int:
     return int(counter.get_total_flops())
 
 
-def _launch_s(session: Session) -> float:
+def _launch_s(session: Session, cached: list[Any]) -> float:
     """Return the seconds that the host takes to start one operation, mean of forward and backward ones."""
     one = torch.ones((), device=session.device.torch, requires_grad=True)
 
@@ -197,7 +197,14 @@ def _launch_s(session: Session) -> float:
             result = result * 1.0
         torch.autograd.grad(result, one)
 
-    return typical(work, session.device.synchronize) / LAUNCH_OPERATIONS
+    if session.device.is_accelerator:
+        return typical(work, session.device.synchronize) / LAUNCH_OPERATIONS
+
+    def steps() -> None:
+        for batch in cached:
+            session.training.step(session.training.loader.place(clone(batch)))
+
+    return typical(work, clock=time.process_time) * stretch(steps) / LAUNCH_OPERATIONS
 
 
 def matmul_rate(device: Device, precision: str) -> float:

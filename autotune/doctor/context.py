@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+import time
+from collections.abc import Callable, Iterable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from autotune.doctor.calls import Calls, record_calls
 from autotune.doctor.compare import Change, Comparison, compare
 from autotune.doctor.findings import Basis, Ceilings, Finding, Gain, Gives
 from autotune.doctor.lines import Birthplaces, Line, LineShares, sample_lines
+from autotune.doctor.timing import stretch, typical
 from autotune.doctor.trace import Trace, trace_steps
 from autotune.machine import Machine
 from autotune.measure.session import Session
@@ -27,6 +29,7 @@ CERTAIN_SHARE = 0.01
 MIN_MEMORY_SHARE = 0.05
 """of the peak: memory below this share is not worth a word"""
 SAMPLED_S = 1.5
+STRETCHED_S = 0.5
 TRACED_STEPS = 2
 
 
@@ -81,6 +84,17 @@ class Context:
                 training.step(training.loader.place(batch))
             device.synchronize()
             return self.session.clock() - began
+
+    def seconds_of(self, work: Callable[[], object]) -> float:
+        """Return the seconds that a small piece of work takes as a part of the step."""
+        if self.on_accelerator:
+            return typical(work, self.session.device.synchronize)
+        return typical(work, clock=time.process_time) * self._stretch
+
+    @cached_property
+    def _stretch(self) -> float:
+        count = max(3, int(STRETCHED_S / max(self.ceilings.compute_s, 1e-4)))
+        return stretch(lambda: self.run_steps(count))
 
     def compare(self, change: Change) -> Comparison | None:
         """Measure a fix against the step as it is; None where no time is left for it."""

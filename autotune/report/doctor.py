@@ -24,6 +24,12 @@ BOUND_BY = {
     "launches": "launches: starting so many small operations takes longer than computing them",
     "transfer": "copying batches to the accelerator",
 }
+WITHOUT_FIGURE = {
+    Gives.SPEED: "could not be measured",
+    Gives.MEMORY: "could not be measured",
+    Gives.RESULT: "not a matter of time",
+    Gives.ACCELERATOR: "no time on this device",
+}
 SHOWN_KINDS = 5
 SHOWN_PLACES = 6
 FAST = 1000.0  # a ceiling so many times above the step is none
@@ -143,5 +149,5 @@ def gain_text(finding: Finding) -> str:
     if gain.saved_bytes:
         parts.append(f"{memory(gain.saved_bytes)} of memory")
     if not parts:
-        return "not measured" if finding.gives is Gives.SPEED else "no time on this device"
+        return WITHOUT_FIGURE[finding.gives]
     return " and ".join(parts)

@@ -15,7 +15,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from autotune.doctor.calls import Call
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding
-from autotune.doctor.timing import typical
 from autotune.report.figures import memory
 
 
@@ -71,7 +70,7 @@ def _bias_s(context: Context, call: Call) -> float:
         gradient.add_(bias, alpha=0)
         gradient.sum(others)
 
-    return typical(add_and_sum, context.session.device.synchronize)
+    return context.seconds_of(add_and_sum)
 
 
 @contextmanager

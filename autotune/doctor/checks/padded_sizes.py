@@ -12,8 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from autotune.doctor.calls import Call
 from autotune.doctor.context import Context
-from autotune.doctor.findings import Basis, Finding, Gain
-from autotune.doctor.timing import typical
+from autotune.doctor.findings import Finding, Gain, Gives
 
 UNIT = 8  # values of two bytes that a matrix unit takes at a time
 MIN_SIZE = 16  # below it a layer is as wide as its data have channels, or classes
@@ -27,14 +26,16 @@ def check(context: Context) -> Iterator[Finding]:
             shown = ", ".join(f"{name} {size}, padded {_padded(size)}" for name, size in sizes.items())
             saved = _saved_s(context, call)
             found[call.name] = (shown, found.get(call.name, ("", 0.0))[1] + saved)
-    saved_s = sum(saved for _, saved in found.values() if saved > 0)
-    if not found or saved_s <= 0:
+    if not found:
         return
+    saved_s = sum(saved for _, saved in found.values() if saved > 0)
     # forward was timed; backward has two products of the same size
-    gain = Gain(share=context.share_of_step(3 * saved_s), basis=Basis.BOUND)
+    gain = context.gain(3 * saved_s)
     worth = context.worth(gain)
     if worth is None:
-        return
+        if context.on_accelerator:
+            return
+        worth, gain = Gives.ACCELERATOR, Gain()
     names = sorted(found, key=lambda name: -found[name][1])
     yield Finding(
         check="padded_sizes",
@@ -44,7 +45,7 @@ def check(context: Context) -> Iterator[Finding]:
         where=tuple(f"{context.place(name)}: {found[name][0]}" for name in names),
         remedy=(f"size = {UNIT} * math.ceil(size / {UNIT})  # for a vocabulary: the rest of the rows stays unused",),
         gain=gain,
-        why="the layers' own products were timed with both sizes",
+        why="an accelerator's matrix units work on blocks of 8; here the layers' products were timed with both sizes",
     )
 
 
@@ -70,12 +71,12 @@ def _saved_s(context: Context, call: Call) -> float:
     out, inner = weight.shape[0], weight[0].numel()
     area = weight[0, 0].numel() if weight.dim() > 2 else 1
     rows = max(1, call.elements // out)
-    device = context.session.device
+    device = context.session.device.torch
     took = []
     for out_size, in_size in ((out, inner), (_pad_if_odd(out), _pad_if_odd(inner // area) * area)):
-        a = torch.ones(rows, in_size, dtype=call.dtype, device=device.torch)
-        b = torch.ones(out_size, in_size, dtype=call.dtype, device=device.torch)
-        took.append(typical(partial(torch.mm, a, b.t()), device.synchronize))
+        a = torch.ones(rows, in_size, dtype=call.dtype, device=device)
+        b = torch.ones(out_size, in_size, dtype=call.dtype, device=device)
+        took.append(context.seconds_of(partial(torch.mm, a, b.t())))
     return took[0] - took[1]
 
 

@@ -11,7 +11,6 @@ from torch.optim import Optimizer
 
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding
-from autotune.doctor.timing import typical
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -25,7 +24,7 @@ def check(context: Context) -> Iterator[Finding]:
         torch._foreach_zero_(gradients)
         torch._foreach_add_(gradients, gradients)
 
-    gain = context.gain(typical(zero_and_add, context.session.device.synchronize), _to_none)
+    gain = context.gain(context.seconds_of(zero_and_add), _to_none)
     worth = context.worth(gain, certain=True)
     if worth is not None:
         yield Finding(

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-import pytest
+import itertools
+
 from torch import nn
 
-from autotune.doctor.checks import padded_sizes
+from autotune.doctor.findings import Gives
 from tests.doctor.looking import context_of, fault, found_by, work
 
 
@@ -17,26 +18,30 @@ class Odd(nn.Module):
         return self.down(self.up(x).relu())
 
 
-@pytest.fixture
-def quicker(monkeypatch):
-    """Let every second product, the padded one, take a third of the time."""
-    times = iter([3e-4, 1e-4] * 20)
-    monkeypatch.setattr(padded_sizes, "typical", lambda work, wait: (work(), next(times))[1])
+def context_with(monkeypatch, times, model=Odd, **config):
+    """Return a context in which the layer's product and the padded one take these times, again and again."""
+    context = context_of(work(model), ceilings={"step_s": 1e-3, "compute_s": 1e-3}, **config)
+    turns = itertools.cycle(times)
+    monkeypatch.setattr(context, "seconds_of", lambda work: (work(), next(turns))[1])
+    return context
 
 
-def test_odd_sizes_under_half_precision_are_found_with_the_padded_size(quicker):
-    context = context_of(work(Odd), precision="bf16", ceilings={"step_s": 1e-3, "compute_s": 1e-3})
+def test_odd_sizes_under_half_precision_are_found_with_the_padded_size(monkeypatch):
+    context = context_with(monkeypatch, (3e-4, 1e-4), precision="bf16")
     (finding,) = found_by("padded_sizes", context)
     assert f"up ({fault()}): out_features 129, padded 136" in finding.where
     assert any("in_features 129, padded 136" in place for place in finding.where)
+    assert finding.gives is Gives.SPEED
     assert finding.gain.share > 0.5
 
 
-def test_in_fp32_or_with_even_sizes_there_is_none(quicker):
-    assert found_by("padded_sizes", context_of(work(Odd))) == []
-    assert found_by("padded_sizes", context_of(work(lambda: Odd(128)), precision="bf16")) == []
+def test_sizes_that_cost_nothing_here_are_an_accelerators(monkeypatch):
+    (finding,) = found_by("padded_sizes", context_with(monkeypatch, (1e-4,), precision="bf16"))
+    assert finding.gives is Gives.ACCELERATOR
+    assert finding.gain.share == 0.0
 
 
-def test_sizes_that_cost_nothing_here_are_none(monkeypatch):
-    monkeypatch.setattr(padded_sizes, "typical", lambda work, wait: 1e-4)
-    assert found_by("padded_sizes", context_of(work(Odd), precision="bf16")) == []
+def test_in_fp32_or_with_even_sizes_there_is_none(monkeypatch):
+    assert found_by("padded_sizes", context_with(monkeypatch, (3e-4, 1e-4))) == []
+    even = context_with(monkeypatch, (3e-4, 1e-4), lambda: Odd(128), precision="bf16")
+    assert found_by("padded_sizes", even) == []
