@@ -46,10 +46,14 @@ class Measured:
     records: list[TrialRecord] = field(default_factory=list)
     """of the runs that count: a repeat stands in the place of the disturbed run before it"""
     seen: list[Observation] = field(default_factory=list)
+    repeated: bool = False
+    """whether the last run had its repeat"""
 
     def add(self, record: TrialRecord, seen: Observation) -> None:
+        self.repeated = seen.repeat
         if seen.repeat and self.records:
-            self.records[-1], self.seen[-1] = record, seen
+            if seen.replaces:
+                self.records[-1], self.seen[-1] = record, seen
         else:
             self.records.append(record)
             self.seen.append(seen)
@@ -58,7 +62,7 @@ class Measured:
     def repeat_due(self) -> bool:
         """Whether its last run was disturbed, and was not itself the one repeat that a run gets."""
         last = self.records[-1] if self.records else None
-        return last is not None and last.kind != REPEAT and last.measurement is not None and last.measurement.disturbed
+        return not self.repeated and last is not None and last.measurement is not None and last.measurement.disturbed
 
     @property
     def sample_s(self) -> float | None:

@@ -66,6 +66,11 @@ class Observation:
             return None
         return self.peak_bytes <= self.limit_bytes
 
+    @property
+    def replaces(self) -> bool:
+        """Whether this repeat says more than the disturbed run: not where a stray failure ended it."""
+        return self.repeat and (self.sample_s is not None or self.outcome is Outcome.OUT_OF_MEMORY)
+
     def check(self) -> None:
         """Look for figures that no trial yields, which another program or a damaged disk left in a study.
 
@@ -137,7 +142,8 @@ def counting(observations: Iterable[Observation]) -> list[Observation]:
     last: dict[Config, int] = {}
     for seen in observations:
         if seen.repeat and seen.config in last:
-            found[last[seen.config]] = seen
+            if seen.replaces:
+                found[last[seen.config]] = seen
         else:
             last[seen.config] = len(found)
             found.append(seen)

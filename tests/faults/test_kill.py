@@ -141,7 +141,7 @@ def test_a_killed_part_is_an_outcome_and_the_search_goes_on(tmp_path, part):
     # the worker or trial may have been at its very end: then it is none
     assert len(failures) <= 1
     if part == "fork server":
-        assert [record.failure.reason for record in failures if record.failure] == ["the fork server ended"]
+        assert {record.failure.reason for record in failures if record.failure} <= {"the fork server ended"}
 
 
 def wait_for_part(pid: int, part: str) -> int:
