@@ -123,6 +123,8 @@ class Driver:
 
     def feed(self, batch: Any) -> None:
         """Answer the script's request and let it step on the batch; returns when it is held again."""
+        if self.request is not None:
+            self.request.fed += 1
         self._switch(batch)
 
     def end_epoch(self) -> None:

@@ -60,6 +60,8 @@ class Batches:
         self.loader, self.seen, self.inner, self._ask = loader, seen, inner, ask
         self.given = 0
         """batches that the script got before it was held"""
+        self.fed = 0
+        """batches that it got since"""
 
     def __iter__(self) -> Batches:
         return self

@@ -157,21 +157,32 @@ class ScriptStream(Stream):
             self.first_batch_s = self._host.driver.first_batch_s
         return fetched
 
+    def _end_epoch(self) -> None:
+        if not isinstance(self._host, ScriptBatches) or self._host.whole:
+            super()._end_epoch()
+        elif self._host.left_after is not None:  # what was pulled without a step does not count
+            self.steps_per_epoch = self._host.left_after
+            self.samples_per_epoch = self._host.left_after * self._count.batch_size
 
-@dataclass(frozen=True)
+
 class ScriptBatches:
     """The epochs of the script's training loader."""
 
-    driver: Driver
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.left_after: int | None = None
+        """steps after which the script left its loop before the last epoch's end; None: it did not, or itself ended"""
+        self.whole = True
+        """whether the last epoch went to the loader's end"""
 
     def __len__(self) -> int:
         assert self.driver.request is not None
         return len(self.driver.request.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        request = self.driver.request
+        request, runs = self.driver.request, self.driver.runs
         assert request is not None
-        # another request: the script has left its loop early and begun the next epoch
+        self.whole, self.left_after = True, None
         while self.driver.request is request:
             try:
                 batch = next(request.inner)
@@ -179,6 +190,9 @@ class ScriptBatches:
                 self.driver.end_epoch()
                 return
             yield batch
+        # another request: the script has left its loop early and begun the next epoch, or was begun again
+        self.whole = False
+        self.left_after = request.given + request.fed if self.driver.runs == runs else None
 
 
 @dataclass(frozen=True)
