@@ -72,7 +72,7 @@ def doctor(
         folder = RunFolder(Path(scratch))
         folder.create()
         locks = DeviceLocks(script.name, console.print, wait=wait, enabled=not no_lock)
-        runner = ForkServerRunner(folder.server_log)
+        runner = ForkServerRunner(folder.server_log, sandbox=True)
         try:
             locks.take(device)
             with console.status("import") as status:

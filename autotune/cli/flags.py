@@ -80,6 +80,14 @@ TrialTimeout = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
+NoSandbox = Annotated[
+    bool,
+    typer.Option(
+        "--no-sandbox",
+        help="Let trials write files as the script does, and not into a scratch folder.",
+        rich_help_panel=LIMITS,
+    ),
+]
 
 NoLock = Annotated[
     bool,

@@ -14,6 +14,7 @@ def inspect(
     arguments: flags.Arguments = None,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
+    no_sandbox: flags.NoSandbox = False,
 ) -> None:
     """Run a few steps of SCRIPT and print what was found: loader, model, optimizer, step, and the options that apply.
 
@@ -33,7 +34,7 @@ def inspect(
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()
-        runner = ForkServerRunner(folder.server_log)
+        runner = ForkServerRunner(folder.server_log, sandbox=not no_sandbox)
         try:
             prepared = prepare(source, Wishes(device=device, baseline=parse_values(baseline or ())), runner, folder)
         finally:

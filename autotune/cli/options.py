@@ -66,7 +66,7 @@ def options(
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()
-        runner = ForkServerRunner(folder.server_log)
+        runner = ForkServerRunner(folder.server_log, sandbox=True)
         try:
             prepared = prepare(source, wishes, runner, folder)
         finally:

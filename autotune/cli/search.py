@@ -81,6 +81,7 @@ def search(
     trial_budget: Annotated[
         float, typer.Option(min=1, help="Measured seconds that one trial may take.", rich_help_panel=flags.LIMITS)
     ] = 15.0,
+    no_sandbox: flags.NoSandbox = False,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter trials: within-run precision 5 %, not 3 %.")] = False,
     wait: flags.Wait = False,
     no_lock: flags.NoLock = False,
@@ -132,6 +133,7 @@ def search(
         keep=keep,
         target=0.05 if quick else 0.03,
         lock=not no_lock,
+        sandbox=not no_sandbox,
         wait=wait,
         wait_idle_s=wait_idle,
     )

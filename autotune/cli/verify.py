@@ -35,6 +35,7 @@ def verify(
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     trial_timeout: flags.TrialTimeout = 300.0,
+    no_sandbox: flags.NoSandbox = False,
     wait: flags.Wait = False,
     no_lock: flags.NoLock = False,
     wait_idle: flags.WaitIdle = None,
@@ -85,7 +86,7 @@ def verify(
         folder.create()
         view = make_view(console)
         locks = DeviceLocks(Path(source.script).name, view.note, wait=wait, enabled=not no_lock)
-        runner: Runner = ForkServerRunner(folder.server_log)
+        runner: Runner = ForkServerRunner(folder.server_log, sandbox=not no_sandbox)
         if wait_idle is not None:
             runner = QuietRunner(runner, wait_idle, view.note)
         try:

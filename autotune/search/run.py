@@ -95,7 +95,7 @@ def search_workload(
         if earlier is not None:
             wishes = replace(wishes, space_trials=earlier.space_trials or earlier.trials)
         began = time.monotonic()
-        runner = runner or ForkServerRunner(folder.server_log)
+        runner = runner or ForkServerRunner(folder.server_log, sandbox=wishes.sandbox)
         if wishes.wait_idle_s is not None:
             runner = QuietRunner(runner, wishes.wait_idle_s, events.note)
         prepared = prepare(source, wishes, runner, folder, events.progress, locks if own_runner else None)

@@ -68,6 +68,8 @@ class Wishes:
     """keep other searches off the device meanwhile"""
     wait: bool = False
     """wait for the device rather than be refused"""
+    sandbox: bool = True
+    """what trials write goes to a scratch folder"""
     wait_idle_s: float | None = None
     """seconds to wait for a quiet machine before each trial; None: do not"""
 

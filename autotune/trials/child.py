@@ -28,6 +28,7 @@ from autotune.trials.folder import write_atomically
 from autotune.trials.numerics import check_numerics
 from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe
+from autotune.trials.sandbox import refusal
 from autotune.workload import Workload
 from autotune.workload.find import load_workload
 from autotune.workload.script import brief, user_traceback
@@ -188,4 +189,5 @@ def _account_for(error: BaseException, phase: str) -> tuple[Outcome, Failure]:
     if isinstance(error, AutotuneError):
         return Outcome.ERROR, Failure(reason=error.message, message=str(error), traceback=error.traceback, phase=phase)
     classified = classify_error(error)
-    return classified.outcome, failure(classified, brief(culprit(error)), user_traceback(error), phase)
+    told = "\n".join(part for part in (brief(culprit(error)), refusal(culprit(error))) if part)
+    return classified.outcome, failure(classified, told, user_traceback(error), phase)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from autotune.documents import read_record, to_json
 from autotune.errors import RunFolderError
 from autotune.records import TrialRecord
+from autotune.trials.sandbox import remove
 
 DRAFT = ".tmp"
 """end of the names of files that are being written"""
+SCRATCH = ".scratch"
+"""end of the names of folders that take what a trial writes"""
 
 
 class RunFolder:
@@ -100,14 +102,15 @@ class RunFolder:
         for suffix in ("-wal", "-shm", "-journal"):
             self.study.with_name(self.study.name + suffix).unlink(missing_ok=True)
         self.server_log.unlink(missing_ok=True)
-        if self.trials.is_dir():
-            shutil.rmtree(self.trials)
+        remove(self.trials)
 
     def sweep(self) -> None:
         """Remove what a process that was killed left half written; only for the one search that writes here."""
         for parent in (self.path, self.trials):
             for path in parent.glob(f".*{DRAFT}"):
                 path.unlink(missing_ok=True)
+        for path in self.trials.glob(f"*{SCRATCH}"):
+            remove(path)
 
     def records(self) -> Iterator[TrialRecord]:
         """Yield the records of all trials by number; one that is damaged is an error that names it.

@@ -21,8 +21,9 @@ from typing import Any, Protocol
 from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
-from autotune.trials.folder import write_atomically
+from autotune.trials.folder import SCRATCH, write_atomically
 from autotune.trials.outcomes import classify_exit, failure
+from autotune.trials.sandbox import remove
 from autotune.trials.watchdog import Watchdog
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -68,8 +69,9 @@ class ServerDied(AutotuneError):
 class ForkServerRunner:
     """Runs each trial in a process group forked from a server that has imported torch."""
 
-    def __init__(self, server_log: Path) -> None:
-        self._server_log = server_log
+    def __init__(self, server_log: Path, *, sandbox: bool = False) -> None:
+        """`sandbox`: what a trial writes goes to a scratch folder beside its record, and goes with the trial."""
+        self._server_log, self._sandbox = server_log, sandbox
         self._server: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
         self._scratch: str | None = None
@@ -85,7 +87,7 @@ class ForkServerRunner:
         connection = self._ready()
         progress, theirs = os.pipe()
         try:
-            request = json.dumps({"spec": to_json(spec), "log": str(log.resolve())}).encode() + b"\n"
+            request = json.dumps(self._request(spec, log)).encode() + b"\n"
             try:
                 socket.send_fds(connection, [request[:1]], [theirs])
                 connection.sendall(request[1:])
@@ -97,6 +99,7 @@ class ForkServerRunner:
             watched = _Ending(None, Failure(reason="the fork server ended", message=_tail(self._server_log)), {})
         finally:
             os.close(progress)
+            remove(scratch_of(spec))
         record = _conclude(spec, watched, log)
         record = replace(record, started_at=started_at, wall_s=time.perf_counter() - began)
         write_atomically(Path(spec.record_path), to_json(record))
@@ -113,6 +116,18 @@ class ForkServerRunner:
                 self._server.wait()
         self._forget_server()
         self._compile_cache.cleanup()
+
+    def _request(self, spec: TrialSpec, log: Path) -> dict[str, Any]:
+        scratch = scratch_of(spec) if self._sandbox else None
+        if scratch is not None:
+            remove(scratch)  # of a search that was killed
+            (scratch / "try").mkdir(parents=True)
+        return {
+            "spec": to_json(spec),
+            "log": str(log.resolve()),
+            "scratch": str(scratch or ""),
+            "kept": [str(Path(spec.record_path).resolve().parent), self._compile_cache.name],
+        }
 
     def _ready(self) -> socket.socket:
         """Return the connection to a server that is up, starting one where there is none.
@@ -212,6 +227,11 @@ class ForkServerRunner:
         if ending is not None:
             return _Ending(ending[0], ending[1], watchdog.seen())
         return _Ending(status, None, watchdog.seen())
+
+
+def scratch_of(spec: TrialSpec) -> Path:
+    """Return the folder that takes what a trial writes."""
+    return Path(spec.record_path).resolve().with_suffix(SCRATCH)
 
 
 class _Ending:

@@ -1,10 +1,10 @@
 """The fork server: imports torch and the trial's code once, touches no device, and forks one process a trial.
 
 Started as `python -m autotune.trials.server FD FOLDER CACHE`. It speaks JSON lines over the socket FD: a request
-{"spec": ..., "log": path} with the write end of a progress pipe, answered by {"pid": n} and later
-{"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends. FOLDER is for the sockets
-of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what is killed cannot take its
-own away.
+{"spec": ..., "log": path, "scratch": path or empty, "kept": paths} with the write end of a progress pipe, answered by
+{"pid": n} and later {"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends. FOLDER
+is for the sockets of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what is
+killed cannot take its own away.
 
 multiprocessing's own fork server runs the parent's main module again in every child, and gives neither a session
 (process group) nor a log to the child before its first import; hence this one.
@@ -25,6 +25,9 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+
+from autotune.trials.sandbox import Sandbox, enter, way_here
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 OOM_SCORE = "800"  # the kernel shall take the trial before anything else on the machine
@@ -32,7 +35,7 @@ MESSAGE_BYTES = 1 << 20
 MAX_FILES = 1 << 20  # programs exist that close every descriptor up to the limit, one by one
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, temporary: Path) -> None:
     """Fork trials as asked until the steering process goes away."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -45,6 +48,7 @@ def serve(connection: socket.socket) -> None:
     trials: set[int] = set()
     buffer = b""
     descriptors: list[int] = []
+    way = ""  # of the sandbox; found out once
     _send(connection, {"ready": os.getpid()})
     while True:
         for key, _ in selector.select():
@@ -61,6 +65,11 @@ def serve(connection: socket.socket) -> None:
             line, _, buffer = buffer.partition(b"\n")
             request = json.loads(line)
             progress = descriptors.pop(0)
+            sandbox = None
+            if request["scratch"]:
+                kept = (temporary, *map(Path, request["kept"]))
+                sandbox = Sandbox(scratch=Path(request["scratch"]), kept=kept)
+                way = way or way_here(sandbox)
             pid = os.fork()
             if pid == 0:
                 selector.close()
@@ -68,7 +77,7 @@ def serve(connection: socket.socket) -> None:
                 os.close(wake_read)
                 signal.set_wakeup_fd(-1)
                 os.close(wake_write)
-                _become_trial(request["spec"], request["log"], progress)
+                _become_trial(request["spec"], request["log"], progress, sandbox, way, temporary)
             os.close(progress)
             trials.add(pid)
             _send(connection, {"pid": pid})
@@ -78,7 +87,7 @@ def serve(connection: socket.socket) -> None:
                 _send(connection, {"pid": pid, "status": status})
 
 
-def _become_trial(spec: str, log: str, progress: int) -> None:
+def _become_trial(spec: str, log: str, progress: int, sandbox: Sandbox | None, way: str, temporary: Path) -> None:
     """Turn the forked process into a trial: own session, log, no standard input, ends with the server."""
     try:
         os.setsid()
@@ -96,6 +105,8 @@ def _become_trial(spec: str, log: str, progress: int) -> None:
         faulthandler.enable()
         with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
             score.write(OOM_SCORE)
+        if sandbox is not None:
+            enter(sandbox, way, temporary / "temporary")
         from autotune.trials.child import run_trial
 
         run_trial(spec, progress)
@@ -150,7 +161,7 @@ def main() -> None:
 
     import autotune.trials.child  # noqa: F401
 
-    serve(connection)
+    serve(connection, Path(folders[0]))
     for folder in folders:  # the steering process may have been killed, and does it otherwise
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)  # taking torch down in good order takes seconds, and nothing is left to save

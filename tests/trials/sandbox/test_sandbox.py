@@ -1,0 +1,162 @@
+"""No trial changes a file that was there, and each sees what it wrote itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autotune.records import Outcome
+from autotune.trials import sandbox
+from autotune.trials.sandbox import GUARDS, landlock
+
+FILES = """
+    import json, os, shutil, sqlite3, tempfile
+    from pathlib import Path
+    import numpy as np, torch
+
+    os.chdir(Path(__file__).parent)
+
+    def use_files():
+        torch.save({"weight": torch.ones(2)}, "model.pth")
+        assert torch.load("model.pth")["weight"].sum() == 2
+        Path("notes.txt").write_text("new")
+        with open("notes.txt", "a") as file:
+            file.write("er")
+        assert Path("notes.txt").read_text() == "newer"
+        with open("target.txt", "r+") as file:
+            file.write("T")
+        assert open("latest.txt").read() == "Target.txt"
+        os.replace("keep.txt", "moved.txt")
+        assert not os.path.exists("keep.txt") and open("moved.txt").read() == "keep.txt"
+        shutil.rmtree("old")
+        assert not Path("old").exists() and "old" not in os.listdir(".")
+        os.makedirs("old/deep")
+        np.save("old/deep/a.npy", np.ones(3))
+        assert [entry.name for entry in os.scandir("old")] == ["deep"] and np.load("old/deep/a.npy").sum() == 3
+        os.rename("old", "renamed")
+        assert sorted(str(path) for path in Path(".").glob("renamed/**/*")) == ["renamed/deep", "renamed/deep/a.npy"]
+        shutil.copyfile("model.pth", "best.pth")
+        database = sqlite3.connect("figures.db")
+        database.execute("insert into t values (1)")
+        database.commit()
+        assert database.execute("select count(*) from t").fetchall() == [(1,)]
+        database.close()
+        try:
+            open("notes.txt", "x")
+        except FileExistsError:
+            pass
+        else:
+            raise AssertionError("notes.txt was there")
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "a").write_text("temporary")
+        assert Path("/dev/null").write_text("nothing") and not os.path.exists("nowhere")
+        Path("/dev/shm/autotune-test").write_text("shared")
+        os.remove("/dev/shm/autotune-test")
+        os.makedirs("runs/1", exist_ok=True)
+        os.makedirs("runs/1", exist_ok=True)
+"""
+TRAINING = """
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    class Numbers(Dataset):
+        def __len__(self):
+            return 64
+        def __getitem__(self, index):
+            with open("worker.log", "a") as file:
+                file.write("read")
+            with open("notes.txt", "w") as file:
+                file.write("worker")
+            return torch.ones(4), torch.ones(1)
+
+    def build_model():
+        return nn.Linear(4, 1)
+"""
+LOOP = """
+    model = build_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for epoch in range(20):
+        for x, y in DataLoader(Numbers(), batch_size=8, shuffle=True, num_workers=1):
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        torch.save(model, "model.pth")
+"""
+
+
+def test_a_script_sees_its_own_writes_and_nobody_else_does(real, write, unchanged, tmp_path):
+    script = write(FILES + TRAINING + "    use_files()\n" + LOOP)
+    before = unchanged()
+    facts = real.probe(script, unmodified=True)
+    record = real.run(
+        script, config=dict(facts.baseline), unmodified=True, found=facts.script, dataset_length=facts.dataset_length
+    )
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.updates > 3
+    assert unchanged() == before
+    assert {path.suffix for path in (tmp_path / "records").iterdir()} == {".json", ".log"}
+
+
+def test_a_workload_of_factories_is_covered_too(real, write, unchanged):
+    body = """
+    import autotune
+
+    def dataset():
+        use_files()
+        return Numbers()
+
+    workload = autotune.Workload(
+        model=build_model, dataset=dataset, loss=nn.MSELoss(), baseline={"batch_size": 8, "num_workers": 1}
+    )
+    """
+    script = write(FILES + TRAINING + body)
+    before = unchanged()
+    record = real.run(script, config={"batch_size": 8, "num_workers": 1}, dataset_length=64)
+    assert record.outcome is Outcome.OK, record.failure
+    assert unchanged() == before
+
+
+def test_what_cannot_be_redirected_is_refused_and_named(real, write, unchanged, way):
+    if way != GUARDS or not landlock.available():
+        pytest.skip("an overlay redirects all, and without landlock the kernel refuses nothing")
+    script = write("""
+        import os, torch
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        torch.UntypedStorage.from_file("notes.txt", shared=True, nbytes=4096)
+    """)
+    before = unchanged()
+    failure = real.refusal(script, unmodified=True)
+    assert "notes.txt" in failure.message
+    assert "--no-sandbox" in failure.message
+    assert unchanged() == before
+
+
+def test_without_a_sandbox_a_trial_writes_as_its_script_does(runner, write, project, tmp_path):
+    from tests.workload.real_trials import Real
+
+    plain = Real(runner, tmp_path)
+    script = write(f"from pathlib import Path\nPath({str(project / 'notes.txt')!r}).write_text('changed')")
+    assert "ended without an update" in plain.refusal(script, unmodified=True).message
+    assert (project / "notes.txt").read_text() == "changed"
+
+
+def test_what_a_killed_trial_left_is_removed_although_nobody_may_look_into_it(tmp_path):
+    scratch = tmp_path / "0000.scratch"
+    locked = scratch / "1" / "work" / "work"
+    locked.mkdir(parents=True)
+    (locked / "file").write_text("left")
+    os.chmod(locked, 0)
+    sandbox.remove(scratch)
+    assert not scratch.exists()
+    sandbox.remove(scratch)
+
+
+def test_a_trial_that_is_killed_leaves_nothing(real, write, tmp_path):
+    script = write("import os, pathlib\npathlib.Path('big').write_text('x')\nos.kill(os.getpid(), 9)")
+    failure = real.refusal(script, unmodified=True)
+    assert "memory" in failure.reason
+    assert not list(tmp_path.glob("records/*.scratch"))
+    assert not Path("big").exists()
