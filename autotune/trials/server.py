@@ -2,9 +2,9 @@
 
 Started as `python -m autotune.trials.server FD FOLDER CACHE`. It speaks JSON lines over the socket FD: a request
 {"spec": ..., "log": path, "scratch": path or empty, "kept": paths} with the write end of a progress pipe, answered by
-{"pid": n} and later {"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends. FOLDER
-is for the sockets of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what is
-killed cannot take its own away.
+{"pid": n} and later {"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends.
+FOLDER is for the sockets of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what
+is killed cannot take its own away.
 
 multiprocessing's own fork server runs the parent's main module again in every child, and gives neither a session
 (process group) nor a log to the child before its first import; hence this one.
