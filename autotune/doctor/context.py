@@ -28,6 +28,8 @@ CERTAIN_SHARE = 0.01
 """the same where the fault is certain and fixing it changes nothing else"""
 MIN_MEMORY_SHARE = 0.05
 """of the peak: memory below this share is not worth a word"""
+NARROW = 0.05
+"""an interval of this width, or of the gain itself, makes a measurement"""
 SAMPLED_S = 1.5
 STRETCHED_S = 0.5
 TRACED_STEPS = 2
@@ -106,7 +108,9 @@ class Context:
         )
 
     def gain(self, bound_s: float, change: Change | None = None, *, saved_bytes: int = 0) -> Gain:
-        """Return the gain of a fix of the compute: measured where it can be tried and shows, else the bound.
+        """Return the gain of a fix of the compute: measured where that is precise enough, else the bound.
+
+        Without a bound (0) a wide interval will do, if it leaves no doubt that there is a gain.
 
         Args:
             bound_s: seconds of a step's compute that it can save at most.
@@ -114,7 +118,8 @@ class Context:
             saved_bytes: memory that it saves.
         """
         found = self.compare(change) if change is not None else None
-        if found is None or found.half_width > max(MIN_SHARE, abs(found.saved)):
+        narrow = found is not None and found.half_width <= max(NARROW, abs(found.saved)) / 2
+        if found is None or not (narrow or (found.clear and not bound_s)):
             share = self.share_of_step(bound_s)
             return Gain(share=share, basis=Basis.BOUND if share else Basis.NONE, saved_bytes=saved_bytes)
         return Gain(

@@ -51,6 +51,7 @@ class Told(Context):
 
     saved: float | None = None
     """share that a fix saves; None: no time is left to try it"""
+    half_width: float = 0.01
     tried: int = 0
 
     def compare(self, change: Any) -> Comparison | None:
@@ -58,7 +59,7 @@ class Told(Context):
             self.run_steps(1)
         self.run_steps(1)
         self.tried += 1
-        return None if self.saved is None else Comparison(saved=self.saved, half_width=0.01, pairs=8)
+        return None if self.saved is None else Comparison(saved=self.saved, half_width=self.half_width, pairs=8)
 
 
 def context_of(workload: Workload, *, saved: float | None = None, ceilings: Any = None, **config: Any) -> Told:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -81,10 +82,13 @@ def test_loading_saved_gains_what_was_waited_at_most():
 def test_a_gain_is_measured_where_it_can_be_and_a_bound_elsewhere():
     context = context_of(work(Clean), saved=0.2)
     compute_s = context.ceilings.compute_s
-    from contextlib import nullcontext
-
     measured = context.gain(0.5 * compute_s, nullcontext)
     assert (measured.basis, measured.share) == (Basis.MEASURED, pytest.approx(0.2))
     bound = context.gain(0.5 * compute_s)
     assert (bound.basis, bound.share) == (Basis.BOUND, pytest.approx(0.5))
+    context.half_width = 0.15  # too wide to say 20 %, and wide enough of zero to say that there is a gain
+    assert context.gain(0.1 * compute_s, nullcontext).basis is Basis.BOUND
+    assert context.gain(0.0, nullcontext).basis is Basis.MEASURED
+    context.half_width = 0.5
+    assert context.gain(0.0, nullcontext).basis is Basis.NONE
     assert Gain(share=0.5).speedup == pytest.approx(2.0)
