@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, Subset
 
+from autotune.device import on_host
 from autotune.machine import available_bytes
 
 SHARE = 0.8  # of the memory that is free when the cache is made: beyond it, samples are read each time
@@ -169,7 +170,7 @@ class _Pickler(pickle.Pickler):
     """Writes a tensor as its own bytes: torch's way takes longer, and takes the whole storage of a view along."""
 
     def reducer_override(self, item: Any) -> Any:
-        plain = type(item) is Tensor and item.layout is torch.strided and item.device.type == "cpu"
+        plain = type(item) is Tensor and item.layout is torch.strided and on_host(item)
         if not plain or vars(item) or item.requires_grad or item.is_quantized or item.is_conj() or item.is_neg():
             return NotImplemented
         if not _dense(item):

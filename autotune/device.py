@@ -15,12 +15,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity
 
 from autotune.errors import Unsupported, UsageError
 from autotune.machine import Machine
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 SEGMENT_PROBE_BYTES = 4 << 20  # more than the small blocks, which share a segment
+SYNCHRONIZING = "called a synchronizing"  # of the warning that counts; one about the debug mode comes before it
 NATIVE_BF16_CPU_FLAGS = ("avx512_bf16", "amx_bf16", "avx10", "bf16")  # "bf16" alone is Arm's
 
 
@@ -112,6 +114,10 @@ class Device:
         """
         return lambda: None
 
+    def profiled_activities(self) -> list[ProfilerActivity]:
+        """Return what torch's profiler must record to see all that the device does."""
+        return [ProfilerActivity.CPU]
+
     def cap_memory(self, limit_bytes: int | None) -> None:
         """Let allocations beyond `limit_bytes` fail. The CPU has no such cap; the watchdog stands in."""
 
@@ -154,11 +160,6 @@ class Device:
     def capability(self) -> tuple[int, int] | None:
         """Return the CUDA compute capability; None on anything but an NVIDIA card."""
         return None
-
-    @contextmanager
-    def synchronizations(self) -> Iterator[list[str]]:
-        """Yield a list that fills with the places where the code inside waits for the device."""
-        yield []
 
 
 class Accelerator(Device):
@@ -229,7 +230,10 @@ class Cuda(Accelerator):
                 yield found
             finally:
                 torch.cuda.set_sync_debug_mode(before)
-        found += [(item.filename, item.lineno) for item in caught if "synchroniz" in str(item.message)]
+        found += [(item.filename, item.lineno) for item in caught if SYNCHRONIZING in str(item.message)]
+
+    def profiled_activities(self) -> list[ProfilerActivity]:
+        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
 
     def cap_memory(self, limit_bytes: int | None) -> None:
         if limit_bytes is None:
@@ -272,22 +276,13 @@ class Cuda(Accelerator):
     def capability(self) -> tuple[int, int] | None:
         return None if torch.version.cuda is None else torch.cuda.get_device_capability(self.torch)
 
-    @contextmanager
-    def synchronizations(self) -> Iterator[list[str]]:
-        found: list[str] = []
-        before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                yield found
-            synchronizing = (item for item in caught if "synchronizing" in str(item.message))
-            found.extend(f"{item.filename}, line {item.lineno}" for item in synchronizing)
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
-
     def native_bf16(self) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def on_host(tensor: Tensor) -> bool:
+    """Whether a tensor lies in host memory."""
+    return tensor.device.type == "cpu"
 
 
 def touched() -> bool:
@@ -307,7 +302,11 @@ def why_allocator_is_set() -> str | None:
 def _set_allocator(setting: str) -> None:
     """Change one setting of CUDA's allocator, keeping what the environment says of the others."""
     given = next((os.environ[name] for name in ALLOCATOR_VARIABLES if os.environ.get(name)), "")
-    torch._C._accelerator_setAllocatorSettings(f"{given},{setting}" if given else setting)
+    settings = f"{given},{setting}" if given else setting
+    if hasattr(torch._C, "_accelerator_setAllocatorSettings"):
+        torch._C._accelerator_setAllocatorSettings(settings)
+    else:
+        torch.cuda.memory._set_allocator_settings(settings)
 
 
 def device_named(name: str = "") -> Device:

@@ -162,6 +162,8 @@ class Measurement:
     """seconds until the first step is done, building and compiling included, as without a warm compile cache"""
     planned_samples: int | None = None
     """samples of the whole training that the start is spread over in `sample_s`; None: it is not"""
+    sm_clock_mhz: int = 0
+    """of the card, median in the window; 0: unknown"""
 
     @property
     def steady_sample_s(self) -> float:

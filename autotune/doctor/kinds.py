@@ -53,12 +53,10 @@ class Kinds:
 
 def profile_kinds(session: Session, cached: list[Any]) -> Kinds:
     """Train on cached batches under the profiler."""
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import profile
 
     training, device = session.training, session.device
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
+    activities = device.profiled_activities()
     steps, began = 0, session.clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -69,7 +67,7 @@ def profile_kinds(session: Session, cached: list[Any]) -> Kinds:
             device.synchronize()
     seconds: defaultdict[str, float] = defaultdict(float)
     operations = 0
-    on_device = device.type == "cuda"
+    on_device = len(activities) > 1
     for event in profiler.events():
         if not event.name.startswith("aten::"):
             continue

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from autotune.batches import clone, tensors
+from autotune.device import on_host
 from autotune.doctor.kinds import NO_KERNELS
 from autotune.doctor.lines import Line, in_backward, line_of, users
 
@@ -252,7 +253,7 @@ class _Functions(TorchFunctionMode):
         if not isinstance(result, Tensor):
             return
         if name in FACTORIES:
-            if kwargs.get("device") is None and result.device.type == "cpu":
+            if kwargs.get("device") is None and on_host(result):
                 self._on_host[id(result)] = (name, line, result)
             return
         given = list(tensors([args, kwargs]))
@@ -263,7 +264,7 @@ class _Functions(TorchFunctionMode):
             if made is not None:
                 self._trace.moved[made[0], made[1]] += 1
             elif result.device != given[0].device:
-                self._trace.copies["to the host" if result.device.type == "cpu" else "to the device", line] += 1
+                self._trace.copies["to the host" if on_host(result) else "to the device", line] += 1
             return
         if given and all(id(item) in self._on_host for item in given):  # what is made from it lies there too
             self._on_host[id(result)] = (*self._on_host[id(given[0])][:2], result)

@@ -6,7 +6,7 @@ import gc
 from dataclasses import dataclass
 
 from autotune.compiling import end_workers
-from autotune.measure.blocks import Estimate, StopRule, estimate
+from autotune.measure.blocks import StopRule, estimate
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks, small_batch_peak
 from autotune.measure.filling import fill
 from autotune.measure.session import KEPT_LOSSES, Session
@@ -97,7 +97,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         blocks=tuple(blocks),
         kept_from=found.kept_from,
         autocorrelation=found.autocorrelation,
-        **_spread(found, per_step),
+        mean_step_s=found.mean_sample_s * per_step,
+        p95_step_s=found.p95_sample_s * per_step,
         flags=tuple(session.flags),
         unmet=unmet,
         losses=tuple(loss.item() for loss in session.losses[:KEPT_LOSSES]),
@@ -109,10 +110,6 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         planned_samples=wanted.planned_samples,
     )
     return measurement, gradient_names
-
-
-def _spread(found: Estimate, per_step: float) -> dict[str, float]:
-    return {"mean_step_s": found.mean_sample_s * per_step, "p95_step_s": found.p95_sample_s * per_step}
 
 
 def _total(blocks: list[Block], field: str) -> float:

@@ -64,7 +64,7 @@ class Training:
         own = self.workload.training_step
         if self.workload.own_step and own is not None:
             loss = own(self.tuned, self.model, batch)
-            return loss.detach() if isinstance(loss, Tensor) else None
+            return self._kept(loss) if isinstance(loss, Tensor) else None
         loss = self.backward(batch, samples)
         self.update()
         return loss
@@ -76,7 +76,11 @@ class Training:
             loss = self.loss_step(self.model, batch)
         check_trains(loss)
         self.tuned.backward(loss)
-        return loss.detach()
+        return self._kept(loss)
+
+    def _kept(self, loss: Tensor) -> Tensor:
+        """Return a loss to be read later: what a CUDA graph returned is overwritten by its next run."""
+        return loss.detach().clone() if self.tuned.compiles else loss.detach()
 
     def update(self) -> bool:
         """Let the optimizers use the gradients; return whether an update happened."""

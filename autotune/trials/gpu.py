@@ -1,12 +1,17 @@
-"""NVIDIA's view of a trial: memory of its processes, throttling, other processes on the card."""
+"""NVIDIA's view of a trial: memory of its processes, clocks, throttling, other processes on the card."""
 
 from __future__ import annotations
 
+import functools
+import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pynvml
+
+from autotune.machine import Machine
+from autotune.trials.lock import lock_name
 
 # NVML's reasons for lower clocks that make a window's figures wrong; a power cap alone is normal at full load
 THROTTLE_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, thermal (software, hardware), power brake
@@ -14,47 +19,98 @@ POWER_CAP = 0x4
 
 
 class GpuWatch:
-    """Looks at every NVIDIA card twice a second while a trial runs; does nothing where there is none."""
+    """Looks at every NVIDIA card twice a second while a trial runs; does nothing where there is none.
 
-    def __init__(self, pid: int, nvml: Any = pynvml) -> None:
+    In a container the driver may know processes by other numbers than we do. Then the card that the trial was given
+    speaks for it: what it holds more than before the trial, and who was on it already.
+    """
+
+    def __init__(self, pid: int, card: str = "", nvml: Any = pynvml) -> None:
+        """Begin before the trial uses its device; `card` is the UUID of the one that it was given, if known."""
         self._pid = pid
         self._nvml = nvml
         self._handles: list[Any] = []
+        self._card: Any = None
+        self._before: frozenset[int] = frozenset()
+        self._held_before = 0
         self._process_bytes = 0
+        self._gained_bytes = 0
+        self._found = False
         self._flags: set[str] = set()
+        self._clocks: list[int] = []
         with suppress(nvml.NVMLError):
             nvml.nvmlInit()
             self._handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        if self._handles and card:
+            with suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByUUID(card)
+                self._before = frozenset(item.pid for item in nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+                self._held_before = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+                self._card = handle
 
-    def look(self, family: Sequence[int]) -> None:
-        """Take one sample; only cards that the trial uses count."""
+    def look(self, family: Sequence[int], *, timed: bool = False) -> None:
+        """Take one sample; only cards that the trial uses count.
+
+        Args:
+            family: the trial's other processes.
+            timed: the trial is in its timed window, so that the clocks are those of its figures.
+        """
         ours = {self._pid, *family}
         for handle in self._handles:
             with suppress(self._nvml.NVMLError):
-                self._look_at(handle, ours)
+                self._look_for_ours(handle, ours, timed)
+        if self._card is not None and not self._found:
+            with suppress(self._nvml.NVMLError):
+                self._look_at_card(timed)
 
-    def _look_at(self, handle: Any, ours: set[int]) -> None:
+    def _look_for_ours(self, handle: Any, ours: set[int], timed: bool) -> None:
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        used = sum(item.usedGpuMemory or 0 for item in running if item.pid in ours)
         if not any(item.pid in ours for item in running):
             return
+        if not self._found:
+            self._found, self._flags, self._clocks = True, set(), []
+        used = sum(item.usedGpuMemory or 0 for item in running if item.pid in ours)
         self._process_bytes = max(self._process_bytes, used)
         if any(item.pid not in ours for item in running):
             self._flags.add("gpu_shared")
+        self._look_at_clocks(handle, timed)
+
+    def _look_at_card(self, timed: bool) -> None:
+        running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._card)
+        held = int(self._nvml.nvmlDeviceGetMemoryInfo(self._card).used)
+        self._gained_bytes = max(self._gained_bytes, held - self._held_before)
+        if any(item.pid in self._before for item in running):
+            self._flags.add("gpu_shared")
+        self._look_at_clocks(self._card, timed)
+
+    def _look_at_clocks(self, handle: Any, timed: bool) -> None:
         reasons = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
         if reasons & THROTTLE_REASONS:
             self._flags.add("gpu_throttled")
         if reasons & POWER_CAP:
             self._flags.add("power_capped")
+        if timed:
+            self._clocks.append(int(self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)))
 
     def seen(self) -> Mapping[str, Any]:
         """Return what was seen; empty where no card ran the trial."""
-        if not self._process_bytes and not self._flags:
+        used = self._process_bytes
+        if not used and not self._found and "gpu_shared" not in self._flags:
+            used = self._gained_bytes
+        if not used and not self._flags:
             return {}
-        return {"process_bytes": self._process_bytes, "flags": tuple(sorted(self._flags))}
+        clock = round(statistics.median(self._clocks)) if self._clocks else 0
+        return {"process_bytes": used, "flags": tuple(sorted(self._flags)), "sm_clock_mhz": clock}
 
     def close(self) -> None:
         if self._handles:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
             self._handles = []
+
+
+@functools.cache
+def card_of(device: str) -> str:
+    """Return the UUID of the card that a trial on `device` gets; empty where none or nobody knows."""
+    gpus = Machine.read().gpus
+    return lock_name(device, gpus) if gpus and device != "cpu" else ""

@@ -19,6 +19,7 @@ from torch.utils.data._utils import worker
 from autotune.batches import describe, map_tensors, shapes, tensors
 from autotune.caching import why_not_cached
 from autotune.config import Config
+from autotune.device import on_host
 from autotune.errors import AutotuneError, ScriptError, WorkloadError
 from autotune.measure.training import Training, seed_all
 from autotune.records import Outcome
@@ -115,7 +116,7 @@ def why_no_workers(training: Training, batch: Any) -> str | None:
         return "loader() takes no num_workers"
     if workload.pre_batched and not isinstance(training.loader.host, DataLoader):
         return "the dataset yields its batches itself, without a DataLoader"
-    if any(tensor.device.type != "cpu" for tensor in tensors(batch)):
+    if not all(on_host(tensor) for tensor in tensors(batch)):
         return "the dataset holds tensors on the accelerator, which loader processes cannot share"
     if isinstance(dataset, IterableDataset) and _repeats_in_workers(dataset):
         return (
@@ -153,7 +154,7 @@ def probe_cache(training: Training) -> tuple[str | None, int]:
 def _device_tensors(dataset: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors that a dataset holds on an accelerator."""
     held = vars(dataset) if hasattr(dataset, "__dict__") else {}
-    return (tensor for tensor in tensors(dict(held)) if tensor.device.type != "cpu")
+    return (tensor for tensor in tensors(dict(held)) if not on_host(tensor))
 
 
 def _not_importable(part: Any) -> str | None:

@@ -26,11 +26,11 @@ class Habits:
         placed = training.loader.place(clone(batch))
         addresses = [item.data_ptr() for item in training.model.parameters()]
         states = [torch.get_rng_state(), device.random_state()]
-        with device.synchronizations() as found:
+        with device.synchronisations() as found:
             training.step(placed)
         later = [torch.get_rng_state(), device.random_state()]
         return cls(
             draws_random=not all(torch.equal(before, after) for before, after in zip(states, later, strict=True)),
-            synchronizes=tuple(found),
+            synchronizes=tuple(f"{file}, line {line}" for file, line in found),
             moves_parameters=addresses != [item.data_ptr() for item in training.model.parameters()],
         )

@@ -190,7 +190,12 @@ class ForkServerRunner:
     def _watch(self, connection: socket.socket, spec: TrialSpec, log: Path, progress: int, report: Report) -> _Ending:
         """Follow a trial until the last process of its group is gone."""
         pid = self._message()["pid"]
-        watchdog = Watchdog(pid, spec.limits, log)
+        watchdog = Watchdog(pid, spec.limits, log, spec.device)
+
+        def told(message: Mapping[str, Any]) -> None:
+            watchdog.phase = str(message["phase"])
+            report(message)
+
         selector = selectors.DefaultSelector()
         selector.register(connection, selectors.EVENT_READ)
         selector.register(progress, selectors.EVENT_READ)
@@ -203,7 +208,7 @@ class ForkServerRunner:
                         message = self._message()
                         status = message["status"] if message.get("pid") == pid else None
                     else:
-                        pending = _read_progress(selector, progress, pending, report)
+                        pending = _read_progress(selector, progress, pending, told)
                 if ending is None and status is None:
                     ending = watchdog.verdict()
                     if ending is not None:
@@ -270,14 +275,15 @@ def _conclude(spec: TrialSpec, ending: _Ending, log: Path) -> TrialRecord:
 
 def _with_device_view(record: TrialRecord, seen: Mapping[str, Any]) -> TrialRecord:
     """Add what only the steering process saw: the card's memory and state, as the driver reports them."""
-    if record.measurement is None or not seen:
-        return record
+    if record.measurement is None or not seen or not record.measurement.lifetime.reserved:
+        return record  # of a trial that did not use the card, what was seen says nothing
     process = int(seen.get("process_bytes", 0))
     outside = max(0, process - record.measurement.lifetime.reserved) if process else 0
     measurement = replace(
         record.measurement,
         lifetime=replace(record.measurement.lifetime, process=process, outside_torch=outside),
         flags=(*record.measurement.flags, *seen.get("flags", ())),
+        sm_clock_mhz=int(seen.get("sm_clock_mhz", 0)),
     )
     return replace(record, measurement=measurement)
 

@@ -12,7 +12,7 @@ import psutil
 
 from autotune.measure.memory import proportional_bytes
 from autotune.records import Failure, Limits, Outcome
-from autotune.trials.gpu import GpuWatch
+from autotune.trials.gpu import GpuWatch, card_of
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FAMILY_S = 0.5  # between two looks for new processes of the trial: walking /proc costs more than reading a size
@@ -24,7 +24,10 @@ GIB = 1 << 30
 class Watchdog:
     """Watches one trial; each `verdict` is a look, to be taken every few hundredths of a second."""
 
-    def __init__(self, pid: int, limits: Limits, log: Path) -> None:
+    def __init__(self, pid: int, limits: Limits, log: Path, device: str = "") -> None:
+        """`device` is the trial's, as the user named it."""
+        self.phase = ""
+        """of the trial, as far as it has told"""
         self._pid = pid
         self._limits = limits
         self._log = log
@@ -33,7 +36,7 @@ class Watchdog:
         self._looked_at = 0.0
         self._counted = 0
         self._counted_at = 0.0
-        self._gpu = GpuWatch(pid)
+        self._gpu = GpuWatch(pid, card_of(device))
 
     def verdict(self) -> tuple[Outcome, Failure] | None:
         """Return how the trial must end now, or None to let it go on."""
@@ -47,7 +50,7 @@ class Watchdog:
         if now - self._looked_at > FAMILY_S:
             self._looked_at = now
             self._family = _descendants(self._pid)
-            self._gpu.look(self._family)
+            self._gpu.look(self._family, timed=self.phase == "window")
             _shorten(self._log)
         used = self._host_bytes(now)
         if used > self._limits.host_bytes:

@@ -125,6 +125,8 @@ class Driver:
     """NVML with one card, on which `running` maps processes to bytes."""
 
     NVMLError = pynvml.NVMLError
+    NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
+    held, clock = 0, 1980
 
     def __init__(self, running: dict[int, int | None], reasons: int = 0) -> None:
         self.running, self.reasons, self.open = running, reasons, False
@@ -147,23 +149,36 @@ class Driver:
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
         return self.reasons
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        return {"GPU-0": 0}[uuid]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return types.SimpleNamespace(used=self.held)
+
+    def nvmlDeviceGetClockInfo(self, handle: int, which: int) -> int:
+        return self.clock
+
 
 @pytest.mark.parametrize(
     ("running", "reasons", "seen"),
     [
         ({}, 0, {}),
         ({9: 500}, 0x40, {}),  # a card that the trial does not use
-        ({1: 100}, 0, {"process_bytes": 100, "flags": ()}),
-        ({1: 100, 2: 50}, 0x1, {"process_bytes": 150, "flags": ()}),
-        ({1: 100, 9: 500}, 0, {"process_bytes": 100, "flags": ("gpu_shared",)}),
-        ({1: 100}, 0x8, {"process_bytes": 100, "flags": ("gpu_throttled",)}),
-        ({1: 100}, 0x4, {"process_bytes": 100, "flags": ("power_capped",)}),
-        ({1: None, 9: None}, 0, {"process_bytes": 0, "flags": ("gpu_shared",)}),  # a driver that counts no memory
+        ({1: 100}, 0, {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}),
+        ({1: 100, 2: 50}, 0x1, {"process_bytes": 150, "flags": (), "sm_clock_mhz": 0}),
+        ({1: 100, 9: 500}, 0, {"process_bytes": 100, "flags": ("gpu_shared",), "sm_clock_mhz": 0}),
+        ({1: 100}, 0x8, {"process_bytes": 100, "flags": ("gpu_throttled",), "sm_clock_mhz": 0}),
+        ({1: 100}, 0x4, {"process_bytes": 100, "flags": ("power_capped",), "sm_clock_mhz": 0}),
+        (
+            {1: None, 9: None},
+            0,
+            {"process_bytes": 0, "flags": ("gpu_shared",), "sm_clock_mhz": 0},
+        ),  # a driver that counts no memory
     ],
 )
 def test_a12_what_the_driver_shows_of_a_trial(running, reasons, seen):
     driver = Driver(running, reasons)
-    card = GpuWatch(1, driver)
+    card = GpuWatch(1, nvml=driver)
     card.look([2])
     assert card.seen() == seen
     card.close()
@@ -172,11 +187,49 @@ def test_a12_what_the_driver_shows_of_a_trial(running, reasons, seen):
 
 def test_the_largest_sample_counts():
     driver = Driver({1: 300})
-    card = GpuWatch(1, driver)
+    card = GpuWatch(1, nvml=driver)
     for used in (300, 500, 200):
         driver.running = {1: used}
         card.look([])
     assert card.seen()["process_bytes"] == 500
+
+
+def test_the_clock_is_the_median_of_the_timed_window():
+    driver = Driver({1: 100})
+    card = GpuWatch(1, nvml=driver)
+    for clock, timed in ((345, False), (1980, True), (1400, True), (1410, True)):
+        driver.clock = clock
+        card.look([], timed=timed)
+    assert card.seen()["sm_clock_mhz"] == 1410
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "seen"),
+    [
+        ({}, {4711: None}, {"process_bytes": 400, "flags": (), "sm_clock_mhz": 1980}),
+        ({9: 50}, {9: 50, 4711: 400}, {"process_bytes": 0, "flags": ("gpu_shared",), "sm_clock_mhz": 1980}),
+        ({9: 50}, {4711: 400}, {"process_bytes": 400, "flags": (), "sm_clock_mhz": 1980}),  # it has gone: no neighbour
+    ],
+)
+def test_a_driver_that_numbers_processes_otherwise_is_asked_for_what_the_card_holds_more(before, meanwhile, seen):
+    driver = Driver(before)
+    driver.held = 600
+    card = GpuWatch(1, "GPU-0", driver)
+    driver.running = meanwhile
+    driver.held = 1000
+    card.look([2], timed=True)
+    driver.held = 900
+    card.look([2], timed=True)
+    assert card.seen() == seen
+
+
+def test_what_the_card_shows_counts_no_longer_once_the_trial_is_found_on_it():
+    driver = Driver({9: 50})
+    card = GpuWatch(1, "GPU-0", driver)
+    card.look([])
+    driver.running = {1: 100}
+    card.look([])
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}
 
 
 def test_a_driver_that_fails_shows_nothing():
@@ -189,7 +242,7 @@ def test_a_driver_that_fails_shows_nothing():
             raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     for driver in (Broken({1: 1}), Absent({1: 1})):
-        card = GpuWatch(1, driver)
+        card = GpuWatch(1, nvml=driver)
         card.look([])
         assert card.seen() == {}
         card.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from autotune.search.verification.windows import Bench, Window, disturbances
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 FEWEST_ROUNDS = 6  # of a plan's first look
+CLOCK_MARGIN = 0.03  # by which a card's clock may differ within a round
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,8 @@ def claim(
         # the time ran out between looks: one that was never taken early need not share its alpha
         looks.append(look(len(design.looks) if looks else 1))
     reason = failure or reason or disturbances(windows)
+    if looks and not reason and not _holds_in_cycles(windows, looks[-1], look_alpha(alpha, len(design.looks)), design):
+        reason = "environment: the card's clock differed between the two, and in clock cycles they are not told apart"
     if not looks:
         reason = reason or "no time for two rounds"
     verdict = Verdict.INCONCLUSIVE if reason else looks[-1].verdict
@@ -131,9 +134,32 @@ def claim(
     )
 
 
+def _holds_in_cycles(windows: Sequence[Window], found: Comparison, alpha: float, design: Design) -> bool:
+    """Return whether a verdict of faster or slower also holds in clock cycles, where the card's clock moved."""
+    clocks = _by_round(windows, lambda window: window.sm_clock_mhz or None, BASELINE, CANDIDATE)
+    moved = any(abs(one / other - 1) > CLOCK_MARGIN for one, other in clocks)
+    if not moved or found.verdict not in (Verdict.FASTER, Verdict.SLOWER):
+        return True
+    cycles = _by_round(windows, _cycles, BASELINE, CANDIDATE)
+    if len(cycles) < 2:
+        return True
+    return compare(*zip(*cycles, strict=True), alpha=alpha, margin=design.margin).verdict is found.verdict
+
+
+def _cycles(window: Window) -> float | None:
+    """Return the clock cycles of a sample, in millions; None where the clock is not known."""
+    return window.sample_s * window.sm_clock_mhz if window.sample_s and window.sm_clock_mhz else None
+
+
 def pairs(windows: Sequence[Window], first: str, second: str) -> list[tuple[float, float]]:
     """Return the times of two arms, seconds a sample, from each round in which both were measured."""
-    times = {(window.round, window.arm): window.sample_s for window in windows}
+    return _by_round(windows, lambda window: window.sample_s, first, second)
+
+
+def _by_round(
+    windows: Sequence[Window], figure: Callable[[Window], float | None], first: str, second: str
+) -> list[tuple[float, float]]:
+    times = {(window.round, window.arm): figure(window) for window in windows}
     rounds = sorted({window.round for window in windows})
     found = ((times.get((index, first)), times.get((index, second))) for index in rounds)
     return [(one, other) for one, other in found if one is not None and other is not None]

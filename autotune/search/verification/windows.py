@@ -42,6 +42,8 @@ class Window:
     """steady peak of live tensors on the accelerator"""
     host_bytes: int = 0
     """steady peak of the processes"""
+    sm_clock_mhz: int = 0
+    """of the card, median; 0: unknown"""
     failure: str = ""
     """why the window yields nothing"""
     instead_of: int | None = None
@@ -119,6 +121,7 @@ class Bench:
             disturbed=found.disturbed,
             allocated_bytes=found.steady.allocated,
             host_bytes=max(found.steady.host, found.steady.tree_pss),
+            sm_clock_mhz=found.sm_clock_mhz,
         )
 
     def _timed(self, config: Config, label: str) -> TrialRecord:

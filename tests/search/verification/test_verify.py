@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 
@@ -224,6 +225,23 @@ def test_disturbed_windows_forbid_a_verdict(period, verdict):
 
 
 # ---- how often it is wrong ----
+
+
+@pytest.mark.parametrize(
+    ("clocks", "verdict"),
+    [((1980, 1980), "faster"), ((1900, 1980), "faster"), ((990, 1980), "inconclusive"), ((0, 0), "faster")],
+)
+def test_where_the_cards_clock_moved_the_verdict_must_hold_in_clock_cycles_too(clocks, verdict):
+    found = machine()
+
+    def measure(config, label):
+        record = found.measure(config, label)
+        clock = clocks[0] if config == BASELINE else clocks[1]
+        return dataclasses.replace(record, measurement=dataclasses.replace(record.measurement, sm_clock_mhz=clock))
+
+    claimed = claim(Bench(measure, clock=found.clock), BASELINE, FASTER, QUICK, alpha=0.05, seed=0)
+    assert claimed.verdict == verdict
+    assert ("clock" in claimed.reason) == (verdict == "inconclusive")
 
 
 def test_the_best_of_thirty_equal_configs_is_rarely_called_faster():
