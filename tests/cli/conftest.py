@@ -92,7 +92,7 @@ def run(server, tmp_path, monkeypatch, capfd):
     def command(*arguments):
         with monkeypatch.context() as patch:
             for module in ("autotune.trials.runner", "autotune.search.run"):
-                patch.setattr(f"{module}.ForkServerRunner", lambda log: Kept(server))
+                patch.setattr(f"{module}.ForkServerRunner", lambda log, **_: Kept(server))
             patch.setattr("autotune.cli.search.end_like_ctrl_c", lambda: None)
             patch.setattr(sys, "argv", ["autotune", *map(str, arguments)])
             patch.chdir(tmp_path)
