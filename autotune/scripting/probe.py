@@ -107,7 +107,7 @@ def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
             loader=training.number,
             made_at=training.made_at,
             optimizer=rarest,
-            updates_per_step=per_step,
+            updates_per_step=max(1, round(counts.total() / fetched)),
             batches_per_update=max(1, round(fetched / max(counts.values()))),
         )
     models = max(1, len(driver.models.models))
@@ -312,5 +312,5 @@ def _in_words(found: ScriptFacts) -> str:
     if found.batches_per_update > 1:
         words += f", an update every {found.batches_per_update} batches"
     if found.updates_per_step > 1:
-        words += f", {found.updates_per_step} updates of its optimizers"
+        words += f", with {found.updates_per_step} updates of its optimizers in each"
     return words
