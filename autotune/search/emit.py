@@ -17,7 +17,7 @@ from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
 from autotune.records import Source
-from autotune.search.loop import Measured
+from autotune.search.measured import Measured
 from autotune.search.setup import Prepared, deciding_limit, script_hash
 from autotune.trials.folder import write_atomically
 

@@ -18,7 +18,8 @@ from autotune.plan import plan_for
 from autotune.records import TrialRecord
 from autotune.search.events import Events
 from autotune.search.guard import Guard
-from autotune.search.loop import Measured, Search
+from autotune.search.loop import Search
+from autotune.search.measured import Measured
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import optuna
 
@@ -17,11 +16,11 @@ from autotune.documents import read_record
 from autotune.drift import drifts
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.options import OPTIONS
-from autotune.options.accumulation import samples_per_update
 from autotune.plan import plan_for
-from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord, undisturbed
+from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
+from autotune.search.measured import Measured, ranked
 from autotune.search.observation import Observation, observe
 from autotune.search.same_batch import counterparts, has_two_answers, trials_kept
 from autotune.search.samplers.plan import baseline_due
@@ -36,55 +35,6 @@ SAME_PROPOSAL = 8  # proposals of measured configs before one is drawn at random
 SMALL_SPACE = 20_000  # configs that can be listed to find one that is left
 ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
 """outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
-
-
-@dataclass
-class Measured:
-    """One canonical config and all that was seen of it."""
-
-    config: Config
-    records: list[TrialRecord] = field(default_factory=list)
-    """of the runs that count: a repeat stands in the place of the disturbed run before it"""
-    seen: list[Observation] = field(default_factory=list)
-    repeated: bool = False
-    """whether the last run had its repeat"""
-
-    def add(self, record: TrialRecord, seen: Observation) -> None:
-        self.repeated = seen.repeat
-        if seen.repeat and self.records:
-            if seen.replaces:
-                self.records[-1], self.seen[-1] = record, seen
-        else:
-            self.records.append(record)
-            self.seen.append(seen)
-
-    @property
-    def repeat_due(self) -> bool:
-        """Whether its last run was disturbed, and was not itself the one repeat that a run gets."""
-        last = self.records[-1] if self.records else None
-        return not self.repeated and last is not None and last.measurement is not None and last.measurement.disturbed
-
-    @property
-    def sample_s(self) -> float | None:
-        """Seconds a sample: the geometric mean of its runs that count; None where none was measured."""
-        runs = [record.measurement for record in self.records if record.measurement is not None]
-        times = [run.sample_s for run in undisturbed(runs)]
-        return math.exp(sum(map(math.log, times)) / len(times)) if times else None
-
-    @property
-    def peak_bytes(self) -> int:
-        """The largest peak of its runs; 0 where none was measured."""
-        return max((item.peak_bytes or 0 for item in self.seen), default=0)
-
-    @property
-    def usable(self) -> bool:
-        """Whether it ran, fitted, and was not stopped as clearly slower."""
-        return bool(self.seen) and all(item.outcome is Outcome.OK and item.fits is not False for item in self.seen)
-
-    @property
-    def sound(self) -> bool:
-        """Whether one of its runs, at least, shows the config alone."""
-        return any(record.measurement is not None and not record.measurement.disturbed for record in self.records)
 
 
 class Search:
@@ -175,20 +125,8 @@ class Search:
             raise self._nothing_usable()
 
     def ranking(self) -> list[Measured]:
-        """Return the usable configs, best first by the objective; unsound ones are left out where any is sound."""
-        usable = [item for item in self.measured.values() if item.usable]
-        if (whole := self._wishes.effective_batch) is not None:  # the baseline may make others
-            usable = [item for item in usable if samples_per_update(item.config) == whole] or usable
-        usable = [item for item in usable if item.sound] or usable
-        if self._wishes.objective == "latency":
-            size = self.space.baseline.value("batch_size")
-            usable = [item for item in usable if item.config.value("batch_size") == size]
-        order = sorted(usable, key=lambda item: item.sample_s or math.inf)
-        if self._wishes.objective != "memory" or not order:
-            return order
-        slowest = (order[0].sample_s or math.inf) / self._wishes.keep
-        keeping = [item for item in order if (item.sample_s or math.inf) <= slowest]
-        return sorted(keeping, key=lambda item: item.peak_bytes)
+        """Return the usable configs, best first by the objective."""
+        return ranked(list(self.measured.values()), self.space.baseline, self._wishes)
 
     # -- one trial --------------------------------------------------------------------------------------------------
 

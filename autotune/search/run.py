@@ -21,7 +21,8 @@ from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
 from autotune.search.ledger import Ledger, root_cause
-from autotune.search.loop import Measured, Search
+from autotune.search.loop import Search
+from autotune.search.measured import Measured
 from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
 from autotune.search.setup import Prepared, Wishes, prepare, run_info

@@ -137,8 +137,19 @@ def test_a_config_that_stays_disturbed_is_no_finalist_where_others_are_sound(sea
             self.which = None if spec.config["precision"] == "bf16" else set()
             return super()._answer(spec)
 
-    result, _ = search(Neighbour(set()), trials=12)
+    result, _ = search(Neighbour(set()), trials=12, sampler="random")
     assert result.best["precision"] == "fp32"
+    assert result.best != result.search.space.baseline
+
+
+def test_where_all_but_the_baseline_stay_disturbed_it_does_not_win_unopposed(search):
+    class QuietOnce(Disturbed):
+        def _answer(self, spec: TrialSpec) -> TrialRecord:
+            self.which = set() if spec.kind in ("baseline", "replicate") else None
+            return super()._answer(spec)
+
+    result, _ = search(QuietOnce(set()), trials=12)
+    assert result.best["precision"] == "bf16"
 
 
 def test_a_repeat_stands_in_the_place_of_its_run(search):

@@ -1,0 +1,83 @@
+"""A config with every run that counts of it, and the order of configs by an objective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from autotune.config import Config
+from autotune.options.accumulation import samples_per_update
+from autotune.records import Outcome, TrialRecord, undisturbed
+from autotune.search.observation import Observation
+from autotune.search.setup import Wishes
+
+
+@dataclass
+class Measured:
+    """One canonical config and all that was seen of it."""
+
+    config: Config
+    records: list[TrialRecord] = field(default_factory=list)
+    """of the runs that count: a repeat stands in the place of the disturbed run before it"""
+    seen: list[Observation] = field(default_factory=list)
+    repeated: bool = False
+    """whether the last run had its repeat"""
+
+    def add(self, record: TrialRecord, seen: Observation) -> None:
+        self.repeated = seen.repeat
+        if seen.repeat and self.records:
+            if seen.replaces:
+                self.records[-1], self.seen[-1] = record, seen
+        else:
+            self.records.append(record)
+            self.seen.append(seen)
+
+    @property
+    def repeat_due(self) -> bool:
+        """Whether its last run was disturbed, and was not itself the one repeat that a run gets."""
+        last = self.records[-1] if self.records else None
+        return not self.repeated and last is not None and last.measurement is not None and last.measurement.disturbed
+
+    @property
+    def sample_s(self) -> float | None:
+        """Seconds a sample: the geometric mean of its runs that count; None where none was measured."""
+        runs = [record.measurement for record in self.records if record.measurement is not None]
+        times = [run.sample_s for run in undisturbed(runs)]
+        return math.exp(sum(map(math.log, times)) / len(times)) if times else None
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest peak of its runs; 0 where none was measured."""
+        return max((item.peak_bytes or 0 for item in self.seen), default=0)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it ran, fitted, and was not stopped as clearly slower."""
+        return bool(self.seen) and all(item.outcome is Outcome.OK and item.fits is not False for item in self.seen)
+
+    @property
+    def sound(self) -> bool:
+        """Whether one of its runs, at least, shows the config alone."""
+        return any(record.measurement is not None and not record.measurement.disturbed for record in self.records)
+
+
+def ranked(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> list[Measured]:
+    """Return the usable configs, best first by the objective.
+
+    Configs whose every run was disturbed are left out where others, beside the baseline, were not: where the whole
+    search was disturbed, leaving them out would make the baseline win unopposed.
+    """
+    usable = [item for item in measured if item.usable]
+    if (whole := wishes.effective_batch) is not None:  # the baseline may make others
+        usable = [item for item in usable if samples_per_update(item.config) == whole] or usable
+    if any(item.sound for item in usable if item.config != baseline):
+        usable = [item for item in usable if item.sound]
+    if wishes.objective == "latency":
+        usable = [item for item in usable if item.config.value("batch_size") == baseline.value("batch_size")]
+    order = sorted(usable, key=lambda item: item.sample_s or math.inf)
+    if wishes.objective != "memory" or not order:
+        return order
+    slowest = (order[0].sample_s or math.inf) / wishes.keep
+    keeping = [item for item in order if (item.sample_s or math.inf) <= slowest]
+    return sorted(keeping, key=lambda item: item.peak_bytes)
