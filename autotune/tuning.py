@@ -17,8 +17,8 @@ from rich.text import Text
 from autotune.config import Config
 from autotune.errors import UsageError, WorkloadError
 from autotune.records import Source
+from autotune.report.evidence import Evidence, gather
 from autotune.report.export import flat_records
-from autotune.report.html.evidence import Evidence, gather
 from autotune.report.html.notebook import outcome_html
 from autotune.report.html.page import write_page
 from autotune.report.run import read_run
@@ -62,17 +62,7 @@ class TuneResult:
 
     def _text(self, width: int) -> str:
         console = Console(file=io.StringIO(), width=width, color_system=None)
-        answers = self.evidence.answers
-        other = answers[1] if len(answers) > 1 else None
-        print_summary(
-            console,
-            self.evidence.run,
-            best=answers[0].config if answers else None,
-            verdict=self.verdict,
-            numerics=self.evidence.numerics(answers[0]) if answers else "",
-            same_batch=other.config if other else None,
-            same_batch_verdict=other.sentence if other else "",
-        )
+        print_summary(console, self.evidence, interrupted=self.interrupted)
         return cast(io.StringIO, console.file).getvalue()
 
 

@@ -137,6 +137,7 @@ def search(
         wait=wait,
         wait_idle_s=wait_idle,
     )
+    from autotune.report.evidence import gather
     from autotune.report.run import read_run
     from autotune.report.summary import print_summary
     from autotune.report.view import make_view
@@ -156,18 +157,7 @@ def search(
             storage=storage,
             command=sys.argv,
         )
-    best = result.answers[0]
-    same_batch = next(iter(result.answers[1:]), None)
-    print_summary(
-        console,
-        read_run(result.folder),
-        best=best.config,
-        verdict=best.sentence,
-        path=result.folder.best,
-        same_batch=same_batch.config if same_batch else None,
-        same_batch_verdict=same_batch.told if same_batch else "",
-        numerics=best.numerics.sentence if best.numerics is not None else "",
-    )
+    print_summary(console, gather(read_run(result.folder)), interrupted=result.interrupted)
     print_report(folder, console)
     if result.interrupted:
         raise typer.Exit(130)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.config import Config, read_document
+from autotune.config import Config
 from autotune.options import OPTIONS
 from autotune.records import Source
 from autotune.report.columns import OUTCOMES
@@ -72,15 +72,6 @@ def nothing_measured(rows: Sequence[Row]) -> str:
     counts = Counter("over the limit" if row.measured else OUTCOMES[row.outcome] for row in rows)
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
     return f"No config was measured within the limits: {told or 'no trial was run'}."
-
-
-def emitted_notes(path: Path) -> list[str]:
-    """Return the notes of the emitted config, which know the workload too; none where there is no such file."""
-    if not path.exists():
-        return []
-    notes = read_document(path).get("notes")
-    lines = notes.get("lines") if isinstance(notes, dict) else None
-    return [str(line) for line in lines] if isinstance(lines, list) else []
 
 
 def apply_line(path: Path, source: Source) -> str:

@@ -1,130 +1,150 @@
-"""The end of a search: the best config, what it changes, and how to use it. Figures here are screening figures."""
+"""The end of a search, on one screen: what to use, how sure that is, what it costs in memory, and what to type next."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from autotune.config import Config
-from autotune.drift import drifts
+from autotune.report.compared import compared, gives, parts_now
+from autotune.report.evidence import Answer, Evidence
 from autotune.report.flags import explain
-from autotune.report.outcome import (
-    UNCHANGED,
-    apply_line,
-    before_and_after,
-    changes,
-    emitted_notes,
-    nothing_measured,
-    row_of,
-)
-from autotune.report.rows import Row, differs_from, rows_of_run, screening_noise
-from autotune.report.run import Run, machine_line
+from autotune.report.outcome import UNCHANGED, apply_line, changes, nothing_measured
+from autotune.report.parts import parts_text
+from autotune.report.rows import differs_from
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
 from autotune.report.text import plain, values_text
+from autotune.search.verification import Verdict
+
+STYLES = {Verdict.FASTER: "bold green", Verdict.INCONCLUSIVE: "bold yellow"}
+"""of the verdict's line; the others are bold"""
 
 
-def print_summary(
-    console: Console,
-    run: Run,
-    *,
-    best: Config | None = None,
-    verdict: str = "",
-    path: Path | None = None,
-    command: str = "",
-    same_batch: Config | None = None,
-    same_batch_verdict: str = "",
-    numerics: str = "",
-) -> None:
+def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = False) -> None:
     """Print the outcome of a search.
 
     Args:
-        best: the config that the search hands back; None: the first in rank.
-        verdict: the sentence of a verification; empty: there was none.
-        path: of the emitted config; None: best.toml of the run folder.
-        command: a command line that trains with it; empty: there is none to show.
-        same_batch: the best config that keeps the baseline's samples per optimizer step, where that is another one.
-        same_batch_verdict: its own sentence of the verification.
-        numerics: what was checked of the best config's maths, in a sentence; empty: nothing, as for the baseline.
+        interrupted: Ctrl-C ended it before its time.
     """
-    rows = rows_of_run(run)
-    folder = shlex.quote(str(run.folder.path))
-    first = next((row for row in rows if row.rank == 1), None)
-    if best is None:
-        best = first.config if first is not None else None
-    if best is None:
-        console.print(plain(nothing_measured(rows), "bold"))
+    run = evidence.run
+    if interrupted:
+        done = sum(record.kind != "repeat" for record in run.screening)
+        told = f"Interrupted after {done} of {run.info.trials} trials; what follows is from these."
+        console.print(plain(told, "yellow"))
+    if not evidence.answers:
+        console.print(plain(nothing_measured(evidence.rows), "bold"))
+        _print_commands(console, evidence, interrupted)
         return
-    console.print(
-        plain(verdict, "bold green") if verdict else plain(f"Not verified: run `autotune verify {folder}`", "bold")
-    )
-    if numerics:
-        console.print(plain(numerics))
-    after = row_of(rows, best)
-    before = row_of(rows, run.baseline)
+    best = evidence.answers[0]
+    style = STYLES.get(best.claim.verdict, "bold") if best.claim else "bold"
+    console.print(plain(_verdict(evidence, best), style))
+    if best.claim is not None and not best.is_claimed and changes(best.config, run.baseline):
+        console.print(plain("Options that gave nothing were taken back after that, and the rest measured again."))
+    if checked := evidence.numerics(best):
+        console.print(plain(checked))
     console.print()
-    console.print(_options_table(best, run.baseline))
-    if after is not None:
+    if changes(best.config, run.baseline):
+        console.print(_options_table(evidence, best))
         console.print()
-        console.print(plain(screening_line([row for row in (before, after) if row], screening_noise(rows)), "bold"))
-        console.print(_figures_table(before, after))
-        if run.info.planned_samples is not None:
-            console.print(
-                plain(f"These include the time to start, spread over the {run.info.planned_samples:,} samples planned.")
-            )
-        if after.flags:
-            console.print(plain("Flags of the best config:", "yellow"))
-        for flag in after.flags:
-            console.print(plain(f"  {explain(flag)}", "yellow"))
-    for drift in drifts(run.records):
-        console.print(plain(drift.sentence(), "bold yellow"))
-    console.print()
-    path = path or run.folder.best
-    for line in emitted_notes(path):
-        console.print(plain(line))
-    if same_batch is not None and same_batch != best:
-        differs = values_text(differs_from(same_batch, run.baseline)) or "the baseline itself"
+    else:
+        console.print(plain(f"Nothing to change: {UNCHANGED}."))
+    figures = list(compared(evidence, best))
+    if figures:
+        console.print(_figures_table(evidence, best))
+    for line in _remarks(evidence, best):
+        console.print(plain(line, "dim"))
+    for other in evidence.answers[1:]:
+        differs = values_text(differs_from(other.config, run.baseline)) or "the baseline itself"
+        told = other.sentence.partition(" (")[0] if other.is_claimed else other.sentence
+        console.print()
         console.print(plain(f"Best with the baseline's samples per optimizer step: {differs}", "bold"))
-        console.print(plain(f"  {same_batch_verdict or 'not verified'}; {run.folder.best_same_batch}"))
-    console.print(plain(f"{THROUGHPUT_ONLY} {machine_line(run.info)}.", "dim"))
-    _print_commands(console, run, path, command)
+        console.print(plain(f"{told or 'not verified'}: {other.path}"), soft_wrap=True)
+    _print_commands(console, evidence, interrupted)
 
 
-def _options_table(best: Config, baseline: Config) -> Table:
-    """Return what the best config changes."""
+def _verdict(evidence: Evidence, answer: Answer) -> str:
+    if answer.claim is not None:
+        return answer.sentence
+    if not changes(answer.config, evidence.run.baseline):
+        return "Keep what you run today; nothing was verified."
+    return f"Not verified: run `autotune verify {_folder(evidence)}`"
+
+
+def _options_table(evidence: Evidence, answer: Answer) -> Table:
+    """Return what the best config changes, and what each change gave by itself."""
+    changed = changes(answer.config, evidence.run.baseline)
+    found = {change: gives(evidence, answer, change.option) for change in changed}
+    told = {change: gain if measured else "" for change, (gain, measured) in found.items()}
+    titles = ["option", "before", "after", *(["what it alone gave"] if any(told.values()) else [])]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for title in ("option", "before", "after"):
+    for title in titles:
         table.add_column(title, overflow="fold")
-    changed = changes(best, baseline)
-    for change in changed:
-        table.add_row(plain(change.option), plain(change.before), plain(change.after, "bold"))
-    if not changed:
-        table.add_row(plain(UNCHANGED), plain(""), plain(""))
+    for change, gain in told.items():
+        cells = [plain(change.option), plain(change.before), plain(change.after, "bold"), plain(gain or "not measured")]
+        table.add_row(*cells[: len(titles)])
     return table
 
 
-def _figures_table(before: Row | None, after: Row) -> Table:
-    """Return the screening figures of the baseline and the best config."""
+def _figures_table(evidence: Evidence, answer: Answer) -> Table:
+    """Return throughput, step time and memory, before and after."""
+    changed = bool(changes(answer.config, evidence.run.baseline))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for title in ("", "before", "after"):
-        table.add_column(title, justify="left" if not title else "right", no_wrap=True)
-    for cells in before_and_after(before, after):
-        table.add_row(*map(plain, cells))
+    table.add_column("")
+    for title in ("before", "after") if changed else ("today",):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold", style="dim")
+    for pair in compared(evidence, answer):
+        values = [plain(pair.before), plain(pair.after, "bold")] if changed else [plain(pair.after)]
+        table.add_row(plain(pair.title), *values, plain(pair.note))
     return table
 
 
-def _print_commands(console: Console, run: Run, path: Path, command: str) -> None:
+def _remarks(evidence: Evidence, answer: Answer) -> list[str]:
+    """Return the few lines below the figures: where the time goes, and what the config means for the training."""
+    lines = []
+    row, before = evidence.row(answer), evidence.baseline_row
+    if answer.claim is None and row is not None:
+        lines.append(f"{screening_line([item for item in (before, row) if item], evidence.noise)}.")
+        lines += [f"Mind: {explain(flag)}" for flag in row.flags]
+    parts = parts_now(evidence, answer)
+    if parts is not None:
+        lines.append(f"The time now goes to {parts_text(parts)}.")
+    if (planned := evidence.run.info.planned_samples) is not None:
+        lines.append(f"Times include the start, spread over the {planned:,} samples planned.")
+    lines += [_first_sentence(note) for note in answer.notes]
+    if answer.notes:
+        lines.append(f"{THROUGHPUT_ONLY} {answer.path.name} says more.")
+    return lines
+
+
+def _first_sentence(note: str) -> str:
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", note, maxsplit=1)[0]
+
+
+def _print_commands(console: Console, evidence: Evidence, interrupted: bool) -> None:
     """Print what to do next; soft-wrapped, so that a command can be copied whole."""
-    folder = shlex.quote(str(run.folder.path))
-    lines = [
-        ("apply", apply_line(path, run.info.source)),
-        ("or", command),
-        ("see all", f"autotune results {folder}"),
-    ]
+    folder, source = _folder(evidence), evidence.run.info.source
+    lines = []
+    if evidence.answers:
+        lines.append(("apply", apply_line(evidence.answers[0].path, source)))
+    if interrupted and evidence.run.info.command:
+        lines.append(("go on", _again(evidence.run.info.command)))
+    lines.append(("see more", f"autotune results {folder}"))
     console.print()
     for what, line in lines:
-        if line:
-            console.print(plain(f"{what:<8} {line}"), soft_wrap=True)
+        console.print(plain(f"{what:<8} {line}"), soft_wrap=True)
+
+
+def _again(command: tuple[str, ...]) -> str:
+    """Return the command line that goes on with a search."""
+    words = ["autotune", *command[1:]]
+    end = words.index("--") if "--" in words else len(words)
+    head = [word for word in words[:end] if word not in ("--force", "--resume")]
+    return shlex.join([*head, "--resume", *words[end:]])
+
+
+def _folder(evidence: Evidence) -> str:
+    return shlex.quote(str(evidence.run.folder.path))

@@ -23,6 +23,7 @@ from autotune.search.measured import Measured
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify
+from autotune.search.verification.attribution import Confirmation
 from autotune.search.verification.claim import Claim
 from autotune.search.verification.statistics import Verdict
 from autotune.search.verification.wording import contribution
@@ -41,6 +42,8 @@ class Answer:
     config: Config
     claim: Claim | None = None
     """None: not verified"""
+    confirmation: Confirmation | None = None
+    """of this config, where options that gave nothing were taken back after the claim"""
     gains: Mapping[str, str]
     """what each option gives, in words"""
     numerics: Numerics | None = None
@@ -70,6 +73,10 @@ class Answer:
         if claim.comparison is not None and claim.verdict is not Verdict.INCONCLUSIVE:
             found["speedup"] = round(claim.comparison.speedup, 4)
             found["interval"] = [round(claim.comparison.lower, 4), round(claim.comparison.upper, 4)]
+        own = self.confirmation or (claim if Config(**claim.candidate) == self.config else None)
+        if own is not None and own.figures is not None:
+            found["baseline_samples_per_s"] = float(f"{1 / own.figures.baseline_sample_s:.4g}")
+            found["config_samples_per_s"] = float(f"{1 / own.figures.candidate_sample_s:.4g}")
         return found
 
 
@@ -166,7 +173,11 @@ def settle(
         gains = {item.option: contribution(item).partition(": ")[2] for item in why.contributions}
         # the attribution leaves out what gives nothing: what is left must pass by itself
         config = guard.first([search.space.canonical(Config(**why.config)), winner])
-        answers.append(_answer(config or winner, guard, baseline.config, claim=claim, gains=gains))
+        answer = _answer(config or winner, guard, baseline.config, claim=claim, gains=gains)
+        smaller = why.confirmation
+        if smaller is not None and answer.config != winner and answer.config == Config(**smaller.config):
+            answer = replace(answer, confirmation=smaller)
+        answers.append(answer)
     found = replace(found, attributions=tuple(attributions), versions=versions())
     found.save(folder.verification)
     answers = [_with_pay_back(answer, folder, search.specs.prepared.planned_samples) for answer in answers]

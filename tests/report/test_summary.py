@@ -7,20 +7,36 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from autotune.config import Config
+from autotune.numerics import Numerics, Status
+from autotune.records import Outcome, Source, TrialRecord
+from autotune.report.evidence import gather
 from autotune.report.summary import print_summary
+from autotune.search.verification import Verification, sentence
 from tests.report.factory import console_of, failed, ok, text_of
+from tests.report.html.conftest import verified_run
 from tests.report.test_table import CLAIM
 
 
 def shown(run, width=100, **options):
     console = console_of(width)
-    print_summary(console, run, **options)
+    print_summary(console, gather(run), **options)
     return text_of(console)
 
 
 def squeezed(text):
     return re.sub(r"\s+", " ", text)
+
+
+@pytest.fixture
+def verified(tmp_path):
+    return verified_run(tmp_path / "run")
+
+
+def emitted(run, options, lines=()):
+    """Write best.toml as a search without a verification does."""
+    told = ", ".join(f'"{line}"' for line in lines)
+    run.folder.best.write_text(f"[options]\n{options}\n[measured]\n[notes]\nlines = [{told}]\n")
+    return run
 
 
 def test_unverified_makes_no_claim(save, mixed):
@@ -29,67 +45,118 @@ def test_unverified_makes_no_claim(save, mixed):
     assert squeezed(text).startswith(f"Not verified: run `autotune verify {run.folder.path}`")
     assert not CLAIM.search(text)
     assert "Screening, single run each, repeats averaged, not comparable across rows within ±2.8 %" in squeezed(text)
+    assert "what it alone gave" not in text
 
 
-def test_the_verdict_comes_first(save, mixed):
-    verdict = (
-        "1.23x faster per sample than your baseline (95 % CI 1.17-1.29, 9 interleaved A/B rounds, fresh processes)"
-    )
-    text = shown(save(mixed), verdict=verdict)
-    assert squeezed(text).startswith(verdict)
+def test_the_verdict_comes_first(verified):
+    told = sentence(Verification.load(verified.folder.verification).best)
+    text = squeezed(shown(verified))
+    assert text.startswith(told)
     assert "Not verified" not in text
-    assert not CLAIM.search(squeezed(text).removeprefix(verdict))
+    assert "Screening" not in text
 
 
 def test_before_and_after(save, mixed):
     text = squeezed(shown(save(mixed)))
     assert "batch_size 64 128 precision fp32 bf16 num_workers 0 4" in text
-    assert "samples/s 980 1920" in text
-    assert "peak memory 1.00 GiB 1.00 GiB" in text
+    assert "samples/s 980 1920 from the search alone, not verified" in text
+    assert "ms a step 65 67 at batch 64, then 128" in text
+    assert "peak host memory 1.00 GiB 1.00 GiB 12 % of the 8.00 GiB allowed" in text
 
 
-def test_the_best_can_be_named(save, mixed):
-    text = squeezed(shown(save(mixed), best=Config(batch_size=64, precision="bf16")))
-    assert "samples/s 980 1400" in text
-    assert "Flags of the best config: the times scatter" in text
-    assert "Batch size" not in text
+def test_figures_of_a_verified_config_are_those_of_its_windows(verified):
+    claim = Verification.load(verified.folder.verification).best
+    text = squeezed(shown(verified))
+    after = 1 / claim.figures.candidate_sample_s
+    found = re.search(r"samples/s (\d+) (\d+) mean of (\d+) fresh processes each", text)
+    assert float(found[2]) == pytest.approx(after, rel=0.02)
+    assert int(found[3]) == claim.comparison.pairs
 
 
-def test_commands_can_be_copied_whole(save, mixed, tmp_path):
-    path = tmp_path / ("long " * 20) / "best.toml"
-    text = shown(save(mixed), 60, path=path, command="python train.py --config best.toml")
-    assert f'config = autotune.Config.load("{path}")\n' in text
-    assert "python train.py --config best.toml\n" in text
-    assert "autotune results " in text
+def test_where_the_time_goes_now(save, mixed):
+    assert "The time now goes to " in squeezed(shown(save(mixed)))
 
 
-def test_notes_of_the_emitted_config_go_first(save, mixed):
-    run = save(mixed)
-    run.folder.best.write_text('[options]\nbatch_size = 128\n[notes]\nlines = ["mind the [generator]"]\n')
+def test_flags_of_an_unverified_best_are_told(save):
+    run = save([ok(0), ok(1, {"precision": "bf16"}, sample_s=0.0005, flags=("noisy",))])
+    assert "Mind: the times scatter" in squeezed(shown(run))
+
+
+def test_commands_can_be_copied_whole(tmp_path, mixed):
+    from tests.report.conftest import write_run
+
+    run = write_run(tmp_path / ("long " * 20), mixed)
+    text = shown(run, 60)
+    assert f'config = autotune.Config.load("{run.folder.best}")\n' in text
+    assert f"autotune results '{run.folder.path}'\n" in text
+
+
+def test_an_unmodified_script_is_applied_by_a_command(save, mixed):
+    text = shown(save(mixed, source=Source(script="/home/me/train.py", unmodified=True)))
+    assert "apply    autotune run " in text
+
+
+def test_notes_are_told_by_their_first_sentence(save, mixed):
+    run = emitted(
+        save(mixed), "batch_size = 128", ["Batch 64 -> 128 [x] changes it. Linear scaling (Goyal et al. 2017)."]
+    )
     text = squeezed(shown(run))
-    assert "mind the [generator]" in text
+    assert "Batch 64 -> 128 [x] changes it. Throughput only: " in text
+    assert "best.toml says more." in text
     assert "Goyal" not in text
 
 
-def test_the_best_that_keeps_the_batch_size(save, mixed):
-    config = Config(batch_size=64, precision="bf16")
-    text = squeezed(shown(save(mixed), same_batch=config, same_batch_verdict="inconclusive: noise +-9 %"))
-    assert "Best with the baseline's samples per optimizer step: precision=bf16 inconclusive: noise +-9 %; " in text
-    assert "best-same-batch.toml" in text.replace(" ", "")
+def test_the_guard_speaks_for_configs_with_the_same_maths(save, mixed):
+    checked = TrialRecord(
+        number=1001,
+        kind="numerics",
+        config={"batch_size": 128, "precision": "bf16"},
+        outcome=Outcome.OK,
+        numerics=Numerics(status=Status.PASSED, steps=4),
+    )
+    run = save([*mixed, checked])
+    assert "numerics checked beside the baseline over 4 steps" in squeezed(shown(run))  # of the best, with 4 workers
+
+
+def test_what_was_not_checked_is_said(save, mixed):
+    run = emitted(save(mixed), 'precision = "bf16"')
+    run.folder.best.write_text(
+        run.folder.best.read_text() + '[numerics]\nstatus = "not checked"\nreason = "no time was left"\n'
+    )
+    assert "numerics not checked: no time was left" in squeezed(shown(run))
+
+
+def test_the_best_that_keeps_the_batch_size(verified):
+    text = squeezed(shown(verified))
+    told = sentence(Verification.load(verified.folder.verification).same_batch).partition(" (")[0]
+    assert f"Best with the baseline's samples per optimizer step: precision=bf16 {told}: " in text
+    assert "best-same-batch.toml" in text
 
 
 def test_nothing_fits(save):
     text = shown(save([failed(0), failed(1, {"batch_size": 8}), ok(2, {"batch_size": 16}, host=9 << 30)]))
     assert "No config was measured within the limits: 1 over the limit, 2 out of memory." in squeezed(text)
     assert "verify" not in text
+    assert "apply" not in text
 
 
 def test_the_baseline_is_the_best(save):
-    text = shown(save([ok(0), ok(1, {"num_workers": 2}, sample_s=0.01)]))
-    assert "the baseline is the best config found" in text
+    run = emitted(save([ok(0), ok(1, {"num_workers": 2}, sample_s=0.01)]), "batch_size = 64")
+    text = squeezed(shown(run))
+    assert text.startswith("Keep what you run today; nothing was verified.")
+    assert "Nothing to change: the baseline is the best config found." in text
+    assert "samples/s 1000 from" in text
+
+
+def test_an_interrupted_search_says_so_and_how_to_go_on(save, mixed):
+    command = ("/usr/bin/autotune", "search", "train.py", "--force", "--", "--data", "my data")
+    text = shown(save(mixed, command=command), interrupted=True)
+    assert text.startswith("Interrupted after 8 of 24 trials")
+    assert "go on    autotune search train.py --resume -- --data 'my data'\n" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_lines_fit(save, mixed, width):
-    lines = shown(save(mixed), width).splitlines()
-    assert all(cell_len(line) <= width for line in lines if not line.startswith(("apply", "see all")))
+def test_lines_fit(verified, width):
+    lines = shown(verified, width).splitlines()
+    assert all(cell_len(line) <= width for line in lines if str(verified.folder.path) not in line)
+    assert len(lines) <= 40

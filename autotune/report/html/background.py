@@ -7,10 +7,10 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from autotune.report.columns import OUTCOMES
+from autotune.report.evidence import Evidence
 from autotune.report.explain import effect_words
 from autotune.report.figures import duration, memory
 from autotune.report.flags import explain, in_order
-from autotune.report.html.evidence import Evidence
 from autotune.report.html.markup import Html, join, table, tag
 from autotune.report.table import NOT_MEASURED, THROUGHPUT_ONLY
 from autotune.report.text import value_text, values_text

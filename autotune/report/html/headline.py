@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import shlex
 
-from autotune.report.figures import memory, percent, rounded, significant
+from autotune.report.compared import Pair, compared, gives
+from autotune.report.evidence import BEST, Answer, Evidence
 from autotune.report.flags import explain
-from autotune.report.html.evidence import BEST, Answer, Evidence
 from autotune.report.html.markup import Html, escape, join, table, tag
 from autotune.report.outcome import (
     UNCHANGED,
     apply_line,
     before_and_after,
     changes,
-    emitted_notes,
     nothing_measured,
-    samples_per_s,
-    step_ms,
 )
-from autotune.report.rows import Row
 from autotune.report.table import screening_line
-from autotune.report.text import value_text
 from autotune.search.verification import Verdict
-from autotune.search.verification.wording import contribution
 
 TITLES = {BEST: "Best config", "same_batch": "Best config with the baseline's batch size"}
 
@@ -45,9 +39,8 @@ def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
         parts.append(tag("p", checked, class_="evidence"))
     parts += [_cards(evidence, answer), _options(evidence, answer)]
     parts.append(_apply(evidence, answer))
-    notes = emitted_notes(answer.path)
-    if notes:
-        parts.append(tag("ul", *(tag("li", note) for note in notes), class_="notes"))
+    if answer.notes:
+        parts.append(tag("ul", *(tag("li", note) for note in answer.notes), class_="notes"))
     row = evidence.row(answer)
     if row is not None and row.flags:
         told = (tag("li", explain(flag)) for flag in row.flags)
@@ -86,24 +79,7 @@ def _verdict(evidence: Evidence, answer: Answer) -> Html:
 def _cards(evidence: Evidence, answer: Answer) -> Html:
     """Return throughput, step time and memory, before and after."""
     before, after = evidence.baseline_row, evidence.row(answer)
-    claim = answer.claim
-    cards = []
-    times = (claim.baseline_sample_s, claim.candidate_sample_s) if claim and answer.is_claimed else (None, None)
-    steps = (claim.baseline_step_s, claim.candidate_step_s) if claim and answer.is_claimed else (None, None)
-    if claim and claim.comparison and all(times) and all(steps):
-        half = claim.comparison.noise
-        proven = claim.verdict is not Verdict.INCONCLUSIVE
-        count = f"mean of {claim.comparison.pairs} fresh processes each{'' if proven else ', nothing is proven'}"
-        rates = [rounded(1 / time_s, half / time_s) for time_s in times if time_s]
-        cards.append(_card("samples/s", rates[0], rates[1], count))
-        spent = [rounded(1e3 * step_s, half * 1e3 * step_s) for step_s in steps if step_s]
-        cards.append(_card("ms a step", spent[0], spent[1], _batches(evidence, answer)))
-    elif after is not None:
-        runs = "from the search alone, not verified" if claim is None else "from the search's trials"
-        cards.append(_card("samples/s", samples_per_s(before) if before else "", samples_per_s(after), runs))
-        cards.append(_card("ms a step", step_ms(before) if before else "", step_ms(after), _batches(evidence, answer)))
-    if after is not None and after.peak_bytes is not None:
-        cards.append(_memory_card(before, after, evidence.run.accelerator))
+    cards = [_card(pair) for pair in compared(evidence, answer)]
     figures = Html("")
     if after is not None:
         heading = screening_line([row for row in (before, after) if row], evidence.noise)
@@ -113,37 +89,20 @@ def _cards(evidence: Evidence, answer: Answer) -> Html:
     return join(tag("div", *cards, class_="cards"), figures)
 
 
-def _card(title: str, before: str, after: str, note: str) -> Html:
+def _card(pair: Pair) -> Html:
     values = [
-        tag("span", before, class_="before"),
+        tag("span", pair.before, class_="before"),
         tag("span", "→", class_="arrow"),
-        tag("span", after, class_="after"),
+        tag("span", pair.after, class_="after"),
     ]
-    shown = values if before and before != after else values[2:]
+    shown = values if pair.before and pair.before != pair.after else values[2:]
     return tag(
         "div",
-        tag("div", title, class_="title"),
+        tag("div", pair.title, class_="title"),
         tag("div", *shown, class_="values"),
-        tag("div", note, class_="note"),
+        tag("div", pair.note, class_="note"),
         class_="card",
     )
-
-
-def _memory_card(before: Row | None, after: Row, accelerator: bool) -> Html:
-    was = memory(before.peak_bytes) if before is not None and before.peak_bytes is not None else ""
-    peak = after.peak_bytes or 0
-    where = "peak device memory" if accelerator else "peak host memory"
-    room = ""
-    if after.limit_bytes is not None:
-        share = f"{percent(peak / after.limit_bytes)} of the {memory(after.limit_bytes)} allowed"
-        room = share if after.fits is not False else f"over the limit of {memory(after.limit_bytes)}"
-    return _card(where, was, memory(peak), room)
-
-
-def _batches(evidence: Evidence, answer: Answer) -> str:
-    before, after = evidence.run.baseline.value("batch_size"), answer.config.value("batch_size")
-    same = f"at batch {value_text(after)}"
-    return same if before == after else f"at batch {value_text(before)}, then {value_text(after)}"
 
 
 def _options(evidence: Evidence, answer: Answer) -> Html:
@@ -151,7 +110,12 @@ def _options(evidence: Evidence, answer: Answer) -> Html:
     if not changed:
         return tag("p", f"Nothing to change: {UNCHANGED}.")
     rows = [
-        [_breakable(change.option), change.before, tag("strong", change.after), gives(evidence, answer, change.option)]
+        [
+            _breakable(change.option),
+            change.before,
+            tag("strong", change.after),
+            gives_html(evidence, answer, change.option),
+        ]
         for change in changed
     ]
     shown = table(["option", "before", "after", "what it alone gave"], rows, class_="options")
@@ -163,15 +127,12 @@ def _breakable(name: str) -> Html:
     return Html(escape(name).replace("_", "_<wbr>"))
 
 
-def gives(evidence: Evidence, answer: Answer, option: str) -> Html:
+def gives_html(evidence: Evidence, answer: Answer, option: str) -> Html:
     """Return what an option of the answer gives, in words: measured, or marked as a belief."""
-    found = answer.contribution(option)
-    if found is not None:
-        return tag("span", contribution(found).partition(": ")[2])
-    belief = evidence.belief(answer, option)
-    if belief is None:
-        return tag("span", "not measured", class_="muted")
-    return tag("span", f"believed {significant(belief.ratio, 2)}x, not measured alone", class_="belief")
+    told, measured = gives(evidence, answer, option)
+    if measured:
+        return tag("span", told)
+    return tag("span", told, class_="belief") if told else tag("span", "not measured", class_="muted")
 
 
 def _apply(evidence: Evidence, answer: Answer) -> Html:

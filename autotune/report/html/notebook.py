@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.report.html.evidence import Evidence
-from autotune.report.html.headline import TITLES, gives
+from autotune.report.evidence import Evidence
+from autotune.report.html.headline import TITLES, gives_html
 from autotune.report.html.markup import Html, join, table, tag
 from autotune.report.outcome import UNCHANGED, before_and_after, changes, nothing_measured
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
@@ -19,7 +19,9 @@ def outcome_html(evidence: Evidence) -> Html:
         if checked := evidence.numerics(answer):
             parts.append(tag("p", checked))
         changed = changes(answer.config, evidence.run.baseline)
-        options = [[item.option, item.before, item.after, gives(evidence, answer, item.option)] for item in changed]
+        options = [
+            [item.option, item.before, item.after, gives_html(evidence, answer, item.option)] for item in changed
+        ]
         head = ["option", "before", "after", "what it alone gave"]
         parts.append(table(head, options) if options else tag("p", UNCHANGED))
         before, after = evidence.baseline_row, evidence.row(answer)

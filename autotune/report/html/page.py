@@ -9,8 +9,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from autotune.report.evidence import Evidence, gather
 from autotune.report.html.background import background
-from autotune.report.html.evidence import Evidence, gather
 from autotune.report.html.headline import headline
 from autotune.report.html.markup import Html, data_block, escape, join, tag
 from autotune.report.html.plots import figures

@@ -6,8 +6,8 @@ import math
 
 from autotune.records import TrialRecord
 from autotune.report.columns import COLUMNS, OUTCOMES, Column
+from autotune.report.evidence import Evidence
 from autotune.report.flags import explain
-from autotune.report.html.evidence import Evidence
 from autotune.report.html.markup import Html, join, tag
 from autotune.report.rows import Row
 from autotune.report.table import footer, screening_line

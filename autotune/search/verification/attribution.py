@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.search.verification.claim import pairs
+from autotune.search.verification.claim import Figures, figures_of, pairs
 from autotune.search.verification.design import THOROUGH, Design
 from autotune.search.verification.schedule import mirrored
 from autotune.search.verification.statistics import MARGIN, MIN_PAIRS, Comparison, Verdict, compare
@@ -58,6 +58,16 @@ class Confirmation:
     """whether it is proven faster than the baseline and not seen to be slower than the winner"""
     reason: str = ""
     windows: tuple[Window, ...] = ()
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Baseline against the smaller config."""
+        return self.to_baseline
+
+    @property
+    def figures(self) -> Figures | None:
+        """What baseline and smaller config came to; None where one of them was never measured."""
+        return figures_of(self.windows, BASELINE, MINIMAL)
 
 
 @dataclass(frozen=True, kw_only=True)

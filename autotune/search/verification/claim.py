@@ -54,21 +54,34 @@ class Claim:
         return self.verdict is Verdict.FASTER and found is not None and found.lower >= speedup
 
     @property
-    def baseline_sample_s(self) -> float | None:
-        """Geometric mean of the windows, seconds a sample."""
-        return _mean(window.sample_s for window in self.windows if window.arm == BASELINE)
+    def figures(self) -> Figures | None:
+        """What both came to; None where one of them was never measured."""
+        return figures_of(self.windows, BASELINE, CANDIDATE)
 
-    @property
-    def candidate_sample_s(self) -> float | None:
-        return _mean(window.sample_s for window in self.windows if window.arm == CANDIDATE)
 
-    @property
-    def baseline_step_s(self) -> float | None:
-        return _mean(window.step_s for window in self.windows if window.arm == BASELINE)
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What baseline and candidate came to over the windows of a verification: geometric means, seconds."""
 
-    @property
-    def candidate_step_s(self) -> float | None:
-        return _mean(window.step_s for window in self.windows if window.arm == CANDIDATE)
+    baseline_sample_s: float
+    candidate_sample_s: float
+    baseline_step_s: float
+    candidate_step_s: float
+
+
+def figures_of(windows: Sequence[Window], baseline: str, candidate: str) -> Figures | None:
+    """Return the figures of two arms; None where one of them was never measured."""
+    own = [[window for window in windows if window.arm == arm] for arm in (baseline, candidate)]
+    samples = [_mean(window.sample_s for window in arm) for arm in own]
+    steps = [_mean(window.step_s for window in arm) for arm in own]
+    if samples[0] is None or samples[1] is None or steps[0] is None or steps[1] is None:
+        return None
+    return Figures(
+        baseline_sample_s=samples[0],
+        candidate_sample_s=samples[1],
+        baseline_step_s=steps[0],
+        candidate_step_s=steps[1],
+    )
 
 
 def claim(

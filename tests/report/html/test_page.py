@@ -13,8 +13,8 @@ from autotune.config import Config
 from autotune.errors import RunFolderError
 from autotune.numerics import not_checked
 from autotune.records import Outcome
+from autotune.report.evidence import gather
 from autotune.report.figures import memory
-from autotune.report.html.evidence import gather
 from autotune.report.html.page import page, write_page
 from autotune.report.outcome import before_and_after, row_of, samples_per_s
 from autotune.report.rows import rows_of_run

@@ -44,10 +44,10 @@ def test_finds_the_best_and_the_best_that_keeps_the_batch():
     assert result.best.verdict is result.same_batch.verdict is Verdict.FASTER
     assert result.best.alpha == result.same_batch.alpha == 0.025
     assert result.best.comparison.lower < 1 / 0.7 < result.best.comparison.upper
-    assert result.best.baseline_sample_s == pytest.approx(1.0, rel=0.03)
-    assert result.best.candidate_sample_s == pytest.approx(0.7, rel=0.03)
-    assert result.best.baseline_step_s == pytest.approx(32.0, rel=0.03)
-    assert result.best.candidate_step_s == pytest.approx(32 * 0.7, rel=0.03)
+    assert result.best.figures.baseline_sample_s == pytest.approx(1.0, rel=0.03)
+    assert result.best.figures.candidate_sample_s == pytest.approx(0.7, rel=0.03)
+    assert result.best.figures.baseline_step_s == pytest.approx(32.0, rel=0.03)
+    assert result.best.figures.candidate_step_s == pytest.approx(32 * 0.7, rel=0.03)
 
 
 def test_one_answer_where_the_best_keeps_the_batch():

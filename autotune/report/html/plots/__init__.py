@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotune.report.html.evidence import Evidence
+from autotune.report.evidence import Evidence
 from autotune.report.html.plots import blocks, gains, memory_line, pairs, progress, step, tradeoff
 from autotune.report.html.plots.figure import Figure
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotune.config import Config
+from autotune.report.evidence import Evidence
 from autotune.report.figures import significant
-from autotune.report.html.evidence import Evidence
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, marker, points
 
 GAP = 1.5  # blocks of room between two processes

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.report.html.evidence import BASELINE, BEST, SAME_BATCH
+from autotune.report.evidence import BASELINE, BEST, SAME_BATCH
 from autotune.report.html.markup import escape
 from autotune.report.rows import differs_from
 from autotune.report.text import value_text

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.report.html.evidence import BEST, Answer, Evidence
+from autotune.report.evidence import BEST, Answer, Evidence
 from autotune.report.html.markup import escape
 from autotune.report.html.plots.figure import Figure, Trace, lines, marker, points, role
 from autotune.report.outcome import changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from autotune.report.evidence import BEST, Evidence
 from autotune.report.figures import GIB, memory, percent
-from autotune.report.html.evidence import BEST, Evidence
 from autotune.report.html.plots.figure import Figure, beyond, curve, level, marker, points, role
 from autotune.report.html.plots.tradeoff import NEAR, hover_of
 

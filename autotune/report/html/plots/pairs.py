@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from autotune.report.evidence import BASELINE, BEST, Answer, Evidence
 from autotune.report.figures import significant
 from autotune.report.flags import explain
-from autotune.report.html.evidence import BASELINE, BEST, Answer, Evidence
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, curve, lines, marker, points, role
 from autotune.search.verification.statistics import Comparison
 from autotune.search.verification.windows import Window

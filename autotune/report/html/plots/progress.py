@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotune.report.html.evidence import BASELINE, Evidence
+from autotune.report.evidence import BASELINE, Evidence
 from autotune.report.html.plots.figure import Figure, Trace, curve, marker, points, role
 from autotune.report.html.plots.tradeoff import hover_of
 from autotune.report.rows import Row, rows_of

@@ -8,9 +8,9 @@ from typing import Any
 
 from autotune.records import Outcome
 from autotune.report.columns import OUTCOMES
+from autotune.report.evidence import Evidence
 from autotune.report.figures import GIB, memory, percent
 from autotune.report.front import pareto_front
-from autotune.report.html.evidence import Evidence
 from autotune.report.html.plots.figure import (
     NAMES,
     Figure,

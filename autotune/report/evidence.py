@@ -1,4 +1,4 @@
-"""What the page shows, gathered once: the run, its rows, the answers, what is proven of them and what is believed."""
+"""What the end of a search and the page show: the run, the answers, what is proven of them and what is believed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.config import Config, read_document
 from autotune.errors import ConfigError, RunFolderError
+from autotune.numerics import Numerics, Status
+from autotune.options.space import touching_maths
 from autotune.records import Measurement, TrialRecord
 from autotune.report.outcome import row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import NOT_SCREENING, Run
 from autotune.search.verification import Attribution, Claim, Verification, sentence
-from autotune.search.verification.attribution import Contribution
+from autotune.search.verification.attribution import Confirmation, Contribution
 
 if TYPE_CHECKING:
     from autotune.search.explain import Explanation, ValueEffect
@@ -35,6 +37,10 @@ class Answer:
     claim: Claim | None = None
     """None: not verified"""
     attribution: Attribution | None = None
+    checked: Numerics | None = None
+    """what the file says of the config's maths: status and reason"""
+    notes: tuple[str, ...] = ()
+    """of the emitted file: what the config means for the training itself, and when compiling pays back"""
 
     @property
     def sentence(self) -> str:
@@ -46,6 +52,14 @@ class Answer:
         """Whether the claim's figures are those of this very config: no option was taken back after it."""
         return self.claim is not None and not Config(**self.claim.candidate).difference(self.config)
 
+    @property
+    def paired(self) -> Claim | Confirmation | None:
+        """The measurement of this very config beside the baseline, window by window; None: there is none."""
+        if self.claim is None or self.is_claimed:
+            return self.claim
+        smaller = self.attribution.confirmation if self.attribution else None
+        return smaller if smaller is not None and not Config(**smaller.config).difference(self.config) else None
+
     def contribution(self, option: str) -> Contribution | None:
         found = self.attribution.contributions if self.attribution else ()
         return next((item for item in found if item.option == option), None)
@@ -53,7 +67,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that the page is made from. `explanation`: of the search's models; None where they know nothing."""
+    """Everything that both are made from. `explanation`: of the search's models; None where they know nothing."""
 
     run: Run
     verification: Verification | None = None
@@ -100,12 +114,15 @@ class Evidence:
 
     def numerics(self, answer: Answer) -> str:
         """Return what was checked of a config's maths, in a sentence; empty: nothing was, as for the baseline."""
+        changed = touching_maths(self.run.baseline, answer.config)
         found = [
             record.numerics
             for record in self.run.records
-            if record.numerics is not None and not Config(**record.config).difference(answer.config)
+            # one trial answers for all configs that change a step's maths alike
+            if record.numerics is not None and touching_maths(self.run.baseline, Config(**record.config)) == changed
         ]
-        return found[-1].sentence if found else ""
+        last = found[-1] if found and changed else answer.checked
+        return "" if last is None else last.sentence
 
     def belief(self, answer: Answer, option: str) -> ValueEffect | None:
         """Return what the models believe of the baseline's value of an option, in the config they take for best.
@@ -178,7 +195,27 @@ def _emitted(path: Path, role: str, claim: Claim | None, verification: Verificat
         claim = None  # of an earlier search whose verification still lies there
     attributions = verification.attributions if verification and claim else ()
     why = next((item for item in attributions if claim and item.winner == claim.candidate), None)
-    return Answer(role=role, config=config, path=path, claim=claim, attribution=why)
+    return Answer(
+        role=role,
+        config=config,
+        path=path,
+        claim=claim,
+        attribution=why,
+        checked=_checked(document.get("numerics")),
+        notes=_notes(document.get("notes")),
+    )
+
+
+def _checked(table: Any) -> Numerics | None:
+    """Return what a file says of the maths; None: nothing, or nothing that this version knows."""
+    if not isinstance(table, dict) or table.get("status") not in list(Status):
+        return None
+    return Numerics(status=Status(table["status"]), reason=str(table.get("reason", "")))
+
+
+def _notes(table: Any) -> tuple[str, ...]:
+    lines = table.get("lines") if isinstance(table, dict) else None
+    return tuple(map(str, lines)) if isinstance(lines, list) else ()
 
 
 def _rests_on(measured: Mapping[str, Any], claim: Claim) -> bool:
