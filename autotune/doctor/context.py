@@ -16,6 +16,7 @@ from autotune.doctor.calls import Calls, record_calls
 from autotune.doctor.compare import Change, Comparison, compare
 from autotune.doctor.findings import Basis, Ceilings, Finding, Gain, Gives
 from autotune.doctor.lines import Birthplaces, Line, LineShares, sample_lines
+from autotune.doctor.reading import Reading, reader_of
 from autotune.doctor.timing import stretch, typical
 from autotune.doctor.trace import Trace, trace_steps
 from autotune.machine import Machine
@@ -170,6 +171,12 @@ class Context:
     def calls(self) -> Calls:
         """A few steps, each call of a module noted."""
         return record_calls(self)
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """How samples are read; None where only the user's own loader can."""
+        reader = reader_of(self)
+        return None if reader is None else Reading(self, reader)
 
     @cached_property
     def line_shares(self) -> LineShares:

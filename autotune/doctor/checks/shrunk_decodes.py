@@ -1,0 +1,78 @@
+"""Images that are decoded in full and then made more than twice smaller. Techniques 19, 21."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from autotune.doctor.context import Context
+from autotune.doctor.findings import Finding, Gives, Sureness
+from autotune.doctor.images import decode_by_opencv, decode_by_pillow
+from autotune.doctor.lines import Line
+from autotune.doctor.timing import quickest
+from autotune.doctor.watching import Decoded
+from autotune.report.figures import percent, significant
+
+SHRUNK = 2.0  # times a side
+TRIED = 12  # images that are decoded again
+REDUCED = ("JPEG", "MPO")  # formats that can be decoded at a half, a quarter or an eighth
+
+
+def check(context: Context) -> Iterator[Finding]:
+    reading = context.reading
+    if reading is None or context.worth(reading.gain(1.0)) is None:
+        return
+    seen = reading.seen
+    groups: defaultdict[tuple[Line, bool, str], list[Decoded]] = defaultdict(list)
+    for item in seen.decoded:
+        if item.shrunk is not None and item.shrunk >= SHRUNK and item.line is not None:
+            groups[item.line, item.format in REDUCED, item.library].append(item)
+    for (line, reducible, library), images in groups.items():
+        saved_s = sum(_saved_share(item, reducible) for item in images[:TRIED]) / min(TRIED, len(images))
+        saved_s *= sum(item.seconds for item in images) / max(1, seen.samples)
+        fraction = reading.fraction(saved_s)
+        gain = reading.gain(fraction)
+        if context.worth(gain) is None:
+            continue
+        example = min(images, key=lambda item: item.shrunk or 0.0)
+        shrunk = example.shrunk or 1.0
+        size = (int(example.size[0] / shrunk), int(example.size[1] / shrunk))
+        places = dict.fromkeys([line, *(item.shrunk_at for item in images if item.shrunk_at is not None)])
+        yield Finding(
+            check="shrunk_decodes",
+            gives=Gives.SPEED,
+            seen=f"images of {example.size[0]} x {example.size[1]} are decoded in full and then made at least "
+            f"{significant(shrunk, 2)} times smaller a side; {percent(fraction)} of a sample's time could be spared",
+            where=tuple(str(place) for place in places),
+            remedy=_remedy(library, reducible, size, shrunk),
+            gain=gain,
+            sure=Sureness.CERTAIN if reducible else Sureness.LIKELY,
+            why="the same files were decoded in full and reduced" if reducible else "by the pixels that are left",
+        )
+
+
+def _remedy(library: str, reducible: bool, size: tuple[int, int], shrunk: float) -> tuple[str, ...]:
+    if not reducible:
+        return ("make the images smaller once and store them so; JPEG can also be decoded smaller",)
+    if library == "cv2":
+        return (f"cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_{_power(shrunk)})",)
+    return (f'image = Image.open(path); image.draft("RGB", ({size[0]}, {size[1]}))  # before load, convert, crop',)
+
+
+def _power(shrunk: float) -> int:
+    """Return the largest reduction that leaves no fewer pixels than are used."""
+    return max(power for power in (1, 2, 4, 8) if power <= shrunk)
+
+
+def _saved_share(item: Decoded, reducible: bool) -> float:
+    """Return the share of the decode's time that decoding no larger than needed saves."""
+    shrunk = item.shrunk or 1.0
+    if not reducible:
+        return 1.0 - 1.0 / shrunk**2
+    if item.encoded is None:
+        return 0.0
+    encoded, power = item.encoded, _power(shrunk)
+    decode = decode_by_opencv if item.library == "cv2" else decode_by_pillow
+    full = quickest(lambda: decode(encoded, 1), rounds=3)
+    reduced = quickest(lambda: decode(encoded, power), rounds=3)
+    return max(0.0, 1.0 - reduced / full)
