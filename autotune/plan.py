@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,3 +69,9 @@ def plan_for(values: Mapping[str, Any], checkpoint_blocks: str | None = None) ->
         if option.name in values:
             option.apply(values[option.name], plan)
     return plan
+
+
+def edits_of(name: str, value: Any) -> frozenset[str]:
+    """Return the fields of the plan that one value of an option edits."""
+    plain, plan = Plan(), plan_for({name: value})
+    return frozenset(item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name))

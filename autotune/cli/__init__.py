@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from autotune.cli import doctor, explain, inspect, options, report, results, run, search, show, verify
+from autotune.cli import doctor, explain, export, inspect, options, report, results, run, search, show, verify
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ for command in (
     inspect.inspect,
     results.results,
     report.report,
+    export.export,
     show.show,
     verify.verify,
     options.options,

@@ -47,16 +47,6 @@ class Accumulation(Option):
     def apply(self, value: Value, plan: Plan) -> None:
         plan.accumulation = int(value)
 
-    def snippet(self, value: Value) -> str:
-        if value == 1:
-            return "# an optimizer step for each batch: nothing to do"
-        return (
-            f"(loss / {value}).backward()  # the last group of an epoch has fewer batches: divide by their number\n"
-            f"if number % {value} == 0 or number == len(loader):  # batches of the epoch, counted from 1\n"
-            "    optimizer.step()\n"
-            "    optimizer.zero_grad(set_to_none=True)"
-        )
-
 
 def samples_per_update(config: Mapping[str, Value]) -> int:
     """Return the samples that one optimizer step trains on."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 ALL = 100
@@ -64,5 +65,10 @@ class ActivationMemoryBudget(Option):
 
         plan.switches.append(switch_on)
 
-    def snippet(self, value: Value) -> str:
-        return f"torch._functorch.config.activation_memory_budget = {int(value) / ALL:g}  # before the first step"
+    def snippet(self, value: Value) -> Snippet:
+        if value == self.default:
+            return Snippet()
+        return Snippet(
+            imports=("import torch._functorch.config",),
+            first=f"torch._functorch.config.activation_memory_budget = {int(value) / ALL:g}",
+        )

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from autotune.options.snippet import Snippet
+
 if TYPE_CHECKING:
     from autotune.facts import Facts
     from autotune.machine import Machine
@@ -127,9 +129,9 @@ class Option(ABC):
     def apply(self, value: Value, plan: Plan) -> None:
         """Let the value take effect: edit the plan that `Tuned` carries out."""
 
-    @abstractmethod
-    def snippet(self, value: Value) -> str:
-        """Return the plain PyTorch lines that do the same."""
+    def snippet(self, value: Value) -> Snippet:
+        """Return plain PyTorch for what `apply` gives the plan as functions, or tells `Tuned` to do in its own way."""
+        return Snippet()
 
     def decided_by(self, context: Context) -> str | None:
         """Return the option whose value decides this one's here, or None where it is chosen by itself."""

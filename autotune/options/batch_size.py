@@ -68,9 +68,6 @@ class BatchSize(Option):
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["batch_size"] = value
 
-    def snippet(self, value: Value) -> str:
-        return f"DataLoader(..., batch_size={value})"
-
 
 def largest_batch(context: Context) -> int:
     """Return the largest batch size that the search may use: never beyond the dataset."""

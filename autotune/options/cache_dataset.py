@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 GIB = 1 << 30
@@ -50,12 +51,13 @@ class CacheDataset(Option):
         if value:
             plan.cache_dataset = True
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if not value:
-            return "# every sample is read anew in every epoch"
-        return (
-            "samples = [dataset[index] for index in range(len(dataset))]"
-            "  # in the process that starts the workers by fork\nDataLoader(samples, ...)"
+            return Snippet()
+        return Snippet(
+            dataset="dataset = [dataset[index] for index in range(len(dataset))]  # read once",
+            advice="The samples are read before training starts, and forked loader workers share them; workers that "
+            "are started by spawn or forkserver would each get a copy.",
         )
 
 

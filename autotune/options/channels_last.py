@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 if TYPE_CHECKING:
@@ -36,11 +37,17 @@ class ChannelsLast(Option):
             plan.model_transforms.append(convolutions_to_channels_last)
             plan.tensor_transforms.append(tensor_to_channels_last)
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if not value:
-            return "# contiguous layout: nothing to do"
-        return (
-            "model = model.to(memory_format=torch.channels_last)\nimages = images.to(memory_format=torch.channels_last)"
+            return Snippet()
+        return Snippet(
+            definitions="CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by rank",
+            model="for module in model.modules():\n"
+            "    if isinstance(module, torch.nn.modules.conv._ConvNd) and module.weight.dim() in CHANNELS_LAST:\n"
+            "        layout = CHANNELS_LAST[module.weight.dim()]\n"
+            "        module.weight.data = module.weight.data.contiguous(memory_format=layout)",
+            tensor="if tensor.is_floating_point() and tensor.dim() in CHANNELS_LAST:\n"
+            "    tensor = tensor.contiguous(memory_format=CHANNELS_LAST[tensor.dim()])",
         )
 
 

@@ -7,10 +7,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet, source_of
 from autotune.plan import Plan
 
 if TYPE_CHECKING:
     import torch
+
+SOURCE = (
+    "MIN_BLOCKS",
+    "MIN_LAYERS",
+    "STATISTICS",
+    "Chain",
+    "checkpoint_chain",
+    "find_chain",
+    "_repeats",
+    "_parameters",
+    "_uninitialized",
+    "_Recomputed",
+    "_InSegments",
+    "_run",
+    "_checkpointed",
+    "_statistics_kept",
+)
 
 
 class CheckpointSegments(Option):
@@ -52,11 +70,23 @@ class CheckpointSegments(Option):
 
         plan.model_transforms.append(recompute)
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if value == 0:
-            return "# all activations are kept: nothing to do"
-        return (
-            "from torch.utils.checkpoint import checkpoint\n"
-            "x = checkpoint(block, x, use_reentrant=False)"
-            f"  # in the model's forward, around {value} segments"
+            return Snippet()
+        return Snippet(
+            imports=(
+                "from collections.abc import Iterator",
+                "from contextlib import AbstractContextManager, contextmanager, nullcontext",
+                "from dataclasses import dataclass",
+                "from functools import partial",
+                "from itertools import pairwise",
+                "from typing import Any",
+                "from torch import Tensor, nn",
+                "from torch.nn.modules.batchnorm import _NormBase",
+                "from torch.utils.checkpoint import checkpoint",
+            ),
+            definitions=source_of("autotune.checkpointing", *SOURCE, rename={"WorkloadError": "ValueError"}),
+            model=f"model = checkpoint_chain(model, {value})",
+            advice="checkpoint_chain finds the repeated blocks by looking; give it the path of their container as a "
+            "third argument where it should take others.",
         )

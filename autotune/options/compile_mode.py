@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 if TYPE_CHECKING:
@@ -86,13 +87,16 @@ class CompileMode(Option):
         plan.model_transforms.append(compiled)
         plan.compiles = True
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if value == self.default:
-            return "# no torch.compile: nothing to do"
+            return Snippet()
         mode = f'mode="{value}"'
-        return (
-            f"model.compile({mode})  # in place, so that state_dict keys stay\n"
-            f"# where model is an nn.Sequential itself: model.forward = torch.compile(model.forward, {mode})"
+        return Snippet(
+            model="# in place, so that state_dict keys stay; of a class of torch's own (nn.Sequential) the forward\n"
+            'if type(model).forward.__module__.startswith("torch."):\n'
+            f"    model.forward = torch.compile(model.forward, {mode})\n"
+            "else:\n"
+            f"    torch.nn.Module.compile(model, {mode})",
         )
 
 

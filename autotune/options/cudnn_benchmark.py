@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 
@@ -38,8 +39,8 @@ class CudnnBenchmark(Option):
         if value:
             plan.switches.append(_switch_on)
 
-    def snippet(self, value: Value) -> str:
-        return f"torch.backends.cudnn.benchmark = {value}"
+    def snippet(self, value: Value) -> Snippet:
+        return Snippet(first="torch.backends.cudnn.benchmark = True") if value else Snippet()
 
 
 def _switch_on() -> Callable[[], None]:

@@ -28,13 +28,3 @@ class DevicePrefetch(Option):
     def apply(self, value: Value, plan: Plan) -> None:
         if value:
             plan.device_prefetch = True
-
-    def snippet(self, value: Value) -> str:
-        if not value:
-            return "batch = batch.to(device)"
-        return (
-            "with torch.cuda.stream(side):\n"
-            "    following = following.to(device, non_blocking=True)  # while the current batch computes\n"
-            "torch.cuda.current_stream().wait_stream(side)\n"
-            "following.record_stream(torch.cuda.current_stream())"
-        )

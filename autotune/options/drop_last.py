@@ -51,9 +51,6 @@ class DropLast(Option):
         if value:  # a loader of the user's own that drops it keeps doing so
             plan.loader["drop_last"] = True
 
-    def snippet(self, value: Value) -> str:
-        return f"DataLoader(..., drop_last={value})"
-
 
 def can_drop_last(facts: Facts) -> bool:
     """Whether the last batch is ours to leave out."""

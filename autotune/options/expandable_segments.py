@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 
@@ -36,7 +37,10 @@ class ExpandableSegments(Option):
         if value:
             plan.expandable_segments = True
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if not value:
-            return "# the allocator's segments have a fixed size"
-        return 'os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # before the first use of the device'
+            return Snippet()
+        return Snippet(
+            imports=("import os",),
+            first='os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # read at the device's first use',
+        )

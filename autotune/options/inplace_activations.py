@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 if TYPE_CHECKING:
@@ -55,13 +57,20 @@ class InplaceActivations(Option):
 
         plan.model_transforms.append(overwrite)
 
-    def snippet(self, value: Value) -> str:
+    def snippet(self, value: Value) -> Snippet:
         if value == self.default:
-            return "# activations keep their input: nothing to do"
-        _, but, left = str(value).partition(" but ")
-        excepted = f"  # leave alone: {left}" if but else ""
-        return (
-            f"for module in model.modules():{excepted}\n"
-            '    if getattr(module, "inplace", None) is False:\n'
-            "        module.inplace = True"
+            return Snippet()
+        if value == "all":
+            return Snippet(
+                model="for module in model.modules():\n"
+                '    if getattr(module, "inplace", None) is False:\n'
+                "        module.inplace = True"
+            )
+        return Snippet(
+            definitions=f"NOT_IN_PLACE = {json.dumps(str(value).split()[2:])}  # the gradients would change",
+            model="for path, module in model.named_modules():\n"
+            '    path = ".".join("*" if part.isdigit() else part for part in path.split(".")) or "model"\n'
+            '    name = f"{path}:{type(module).__name__}"\n'
+            '    if getattr(module, "inplace", None) is False and name not in NOT_IN_PLACE:\n'
+            "        module.inplace = True",
         )

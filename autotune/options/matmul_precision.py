@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 VALUES = ("highest", "high", "medium")
@@ -53,5 +54,5 @@ class MatmulPrecision(Option):
 
         plan.switches.append(switch_on)
 
-    def snippet(self, value: Value) -> str:
-        return f'torch.set_float32_matmul_precision("{value}")'
+    def snippet(self, value: Value) -> Snippet:
+        return Snippet() if value == self.default else Snippet(first=f'torch.set_float32_matmul_precision("{value}")')

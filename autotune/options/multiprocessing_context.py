@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 METHODS = ("fork", "forkserver", "spawn")
@@ -59,13 +60,13 @@ class MultiprocessingContext(Option):
         if value == "forkserver":
             plan.switches.append(_preload_torch)
 
-    def snippet(self, value: Value) -> str:
-        if value == self.default:
-            return "# loader workers are started in Python's usual way"
-        line = f"DataLoader(..., multiprocessing_context={value!r})"
-        if value == "forkserver":
-            return f"multiprocessing.set_forkserver_preload(['__main__', 'torch'])\n{line}"
-        return line
+    def snippet(self, value: Value) -> Snippet:
+        if value != "forkserver":
+            return Snippet()
+        return Snippet(
+            imports=("import multiprocessing",),
+            first='multiprocessing.set_forkserver_preload(["__main__", "torch"])  # imported once, not by each worker',
+        )
 
     def check(self, value: Value) -> str | None:
         return None if value in (self.default, *METHODS) else f"takes {self.default}, {', '.join(METHODS)}"

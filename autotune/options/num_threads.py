@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 
@@ -49,5 +50,5 @@ class NumThreads(Option):
 
         plan.switches.append(switch)
 
-    def snippet(self, value: Value) -> str:
-        return f"torch.set_num_threads({value})" if value else "# threads are left to PyTorch"
+    def snippet(self, value: Value) -> Snippet:
+        return Snippet(first=f"torch.set_num_threads({value})") if value else Snippet()

@@ -44,9 +44,6 @@ class NumWorkers(Option):
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["num_workers"] = value
 
-    def snippet(self, value: Value) -> str:
-        return f"DataLoader(..., num_workers={value})"
-
 
 def most_workers(context: Context) -> int:
     return max(1, math.floor(context.machine.usable_cores))

@@ -38,8 +38,3 @@ class OptimizerImpl(Option):
 
     def apply(self, value: Value, plan: Plan) -> None:
         plan.optimizer.update(FLAGS.get(str(value), {}))
-
-    def snippet(self, value: Value) -> str:
-        if value == self.default:
-            return "# the optimizer's own default: nothing to do"
-        return f"optimizer = torch.optim.AdamW(model.parameters(), {value}=True)"

@@ -30,6 +30,3 @@ class PersistentWorkers(Option):
 
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["persistent_workers"] = value
-
-    def snippet(self, value: Value) -> str:
-        return f"DataLoader(..., persistent_workers={value})"

@@ -29,8 +29,3 @@ class PinMemory(Option):
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["pin_memory"] = value
         plan.non_blocking = bool(value)
-
-    def snippet(self, value: Value) -> str:
-        if not value:
-            return "DataLoader(..., pin_memory=False)"
-        return "DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)"

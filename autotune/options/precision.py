@@ -59,15 +59,6 @@ class Precision(Option):
         plan.autocast_dtype = AUTOCAST_DTYPES[str(value)]
         plan.scale_gradients = value == "fp16"
 
-    def snippet(self, value: Value) -> str:
-        if value == "fp32":
-            return "# fp32: nothing to do"
-        lines = [f"with torch.autocast(device.type, torch.{AUTOCAST_DTYPES[str(value)]}):", "    loss = ..."]
-        if value == "fp16":
-            lines = ["scaler = torch.amp.GradScaler(device.type)", *lines]
-            lines += ["scaler.scale(loss).backward()", "scaler.step(optimizer)", "scaler.update()"]
-        return "\n".join(lines)
-
 
 def _fp16_reason(context: Context) -> str:
     if context.facts.device == "cpu":

@@ -29,6 +29,3 @@ class PrefetchFactor(Option):
 
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["prefetch_factor"] = value
-
-    def snippet(self, value: Value) -> str:
-        return f"DataLoader(..., prefetch_factor={value})"

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 from autotune.config import Config
@@ -15,7 +15,7 @@ from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
 from autotune.options.base import Context, Inapplicable, Maths, Option, Value
 from autotune.options.batch_size import largest_batch
-from autotune.plan import Plan, plan_for
+from autotune.plan import edits_of
 
 
 @dataclass(frozen=True)
@@ -163,12 +163,10 @@ def _on_a_script(
         return found
     if option.name in facts.refused:
         return Inapplicable(facts.refused[option.name])
-    plain = Plan()
     reason, left = "", []
     for value in found:
-        plan = plan_for({option.name: value})
-        changed = [item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)]
-        refusals = [facts.not_carried_out[name] for name in changed if name in facts.not_carried_out]
+        edited = edits_of(option.name, value)
+        refusals = [why for name, why in facts.not_carried_out.items() if name in edited]
         if refusals:
             reason = refusals[0]
         else:
