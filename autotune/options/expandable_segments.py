@@ -42,5 +42,5 @@ class ExpandableSegments(Option):
             return Snippet()
         return Snippet(
             imports=("import os",),
-            first='os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # read at the device's first use',
+            first='os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # read at the first use of a device',
         )

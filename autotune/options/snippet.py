@@ -33,8 +33,8 @@ class Snippet:
     advice: str = ""
     """what whoever uses the lines must know, in one sentence"""
 
-    def lines(self) -> list[str]:
-        """Return everything in one, for a test that it is Python."""
+    def parts(self) -> list[str]:
+        """Return the parts that there are, each of them Python by itself."""
         loader = [f"{name} = {expression}" for name, expression in self.loader.items()]
         parts = [*self.imports, self.first, self.definitions, self.dataset, *loader, self.model, self.tensor]
         return [part for part in parts if part]
@@ -55,9 +55,11 @@ def source_of(module: str, *names: str, rename: Mapping[str, str] | None = None)
     lines, found = text.splitlines(), {}
     for node in ast.parse(text).body:
         start = min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", []))])
-        name = node.targets[0] if isinstance(node, ast.Assign) else node
-        key = getattr(name, "name", getattr(name, "id", ""))
-        found[key] = lines[start - 1 : node.end_lineno], isinstance(node, ast.Assign)
+        named: ast.AST = node.targets[0] if isinstance(node, ast.Assign) else node
+        found[getattr(named, "name", getattr(named, "id", ""))] = (
+            lines[start - 1 : node.end_lineno],
+            isinstance(node, ast.Assign),
+        )
     result = ""
     for name in names:
         body, constant = found[name]

@@ -15,10 +15,12 @@ import pytest
 import tomli_w
 
 from autotune.config import Config
+from autotune.exporting import TARGETS
+from autotune.exporting.base import CARRIED_OUT_BY
 from autotune.options import OPTIONS, Inapplicable, Maths, option_named
 from autotune.options.base import Effect
 from autotune.options.space import make_space
-from autotune.plan import Plan, plan_for
+from autotune.plan import Plan, edits_of, plan_for
 from tests.options.contexts import CONTEXTS
 
 SIDES = {"compute", "loader", "memory"}
@@ -161,11 +163,14 @@ def test_every_choice_edits_the_plan_or_nothing(option):
         json.dumps(plans)
 
 
-def test_snippet_is_python(option):
+def test_snippet_is_python_and_there_where_the_plan_holds_functions(option):
     for _, choices in possible(option):
         for value in choices:
-            tree = ast.parse(option.snippet(value))
-            assert tree.body or option.snippet(value).startswith("#")
+            snippet = option.snippet(value)
+            for part in snippet.parts():
+                assert ast.parse(part).body
+            assert (not snippet.parts()) == (not edits_of(option.name, value) & set(CARRIED_OUT_BY))
+            assert TARGETS["pytorch"].refusal(option.name, value) is None
 
 
 def test_condition_names_another_option(option):
