@@ -61,6 +61,21 @@ def parse_allowed(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(names)
 
 
+def parse_where(texts: Iterable[str]) -> dict[str, tuple[Value, ...]]:
+    """Return the values asked for by option of "precision=bf16" and "num_workers=0,2", given once or several times.
+
+    Raises:
+        UsageError: a pair that is none, or a value that the option cannot have.
+        ConfigError: an unknown option.
+    """
+    found: dict[str, tuple[Value, ...]] = {}
+    for text in texts:
+        name, values = _split(text, "precision=bf16")
+        option_named(name)
+        found[name] = (*found.get(name, ()), *(parse_value(name, value) for value in values.split(",")))
+    return found
+
+
 def parse_value(name: str, text: str) -> Value:
     """Return `text` as a value of the option called `name`."""
     option = option_named(name)

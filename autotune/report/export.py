@@ -13,9 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotune.config import Config
-from autotune.options import OPTIONS, Value
-from autotune.report.rows import Row, rows_of_run, screening_noise
+from autotune.options import OPTIONS
+from autotune.report.rows import Row, full_config, rows_of_run, screening_noise
 from autotune.report.run import Run
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
 
@@ -46,12 +45,13 @@ FIGURES: dict[str, Callable[[Row], Any]] = {
 """columns of both exports by name, beside the options"""
 
 
-def rows_to_csv(run: Run, *, every: bool = False) -> str:
+def rows_to_csv(run: Run, *, every: bool = False, rows: Sequence[Row] | None = None) -> str:
     """Return the rows as CSV: a column a figure, and `option.<name>` for each option.
 
-    An option that has no effect in a config is empty there. `every`: each run in a row of its own, failed ones too.
+    An option that has no effect in a config is empty there. `every`: each run in a row of its own, failed ones too;
+    `rows`: these, and no others.
     """
-    rows = rows_of_run(run, merge=not every)
+    rows = rows_of_run(run, merge=not every) if rows is None else rows
     names = [*FIGURES, *(f"option.{name}" for name in OPTIONS)]
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -69,9 +69,9 @@ def flat_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def rows_to_json(run: Run, *, every: bool = False) -> str:
-    """Return the rows as JSON, with what the figures are and where they were measured."""
-    rows = rows_of_run(run, merge=not every)
+def rows_to_json(run: Run, *, every: bool = False, rows: Sequence[Row] | None = None) -> str:
+    """Return the rows as JSON, with what the figures are and where they were measured; arguments as for CSV."""
+    rows = rows_of_run(run, merge=not every) if rows is None else rows
     noise = screening_noise(rows_of_run(run))
     document = {
         "format": FORMAT,
@@ -86,14 +86,6 @@ def rows_to_json(run: Run, *, every: bool = False) -> str:
         "rows": [{**_figures(row), "config": full_config(row.config), "differs": dict(row.differs)} for row in rows],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
-
-
-def full_config(config: Config) -> dict[str, Value | None]:
-    """Return a value for every option: PyTorch's default where none is set, None where it would have no effect."""
-    return {
-        name: None if name not in config and option.needs is not None else config.value(name)
-        for name, option in OPTIONS.items()
-    }
 
 
 def _figures(row: Row) -> dict[str, Any]:

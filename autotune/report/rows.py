@@ -115,6 +115,14 @@ def differs_from(config: Config, baseline: Config) -> dict[str, Value]:
     }
 
 
+def full_config(config: Config) -> dict[str, Value | None]:
+    """Return a value for every option: PyTorch's default where none is set, None where it would have no effect."""
+    return {
+        name: None if name not in config and option.needs is not None else config.value(name)
+        for name, option in OPTIONS.items()
+    }
+
+
 def screening_noise(rows: Sequence[Row]) -> float | None:
     """Return the relative difference below which two rows say nothing about which is better; None: unknown.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -12,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 
 from autotune.drift import drifts
-from autotune.report.columns import COLUMNS, OUTCOMES, Column, sort_rows
+from autotune.report.columns import COLUMNS, OUTCOMES, Column
 from autotune.report.figures import memory, percent
 from autotune.report.flags import explain, letters
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run, machine_line
+from autotune.report.scatter import scatter
+from autotune.report.selection import EVERYTHING, Selection
 from autotune.report.text import clean, plain
 
 MOST_WORD = 24  # a longer word of a folding column is cut in two
@@ -26,20 +29,19 @@ THROUGHPUT_ONLY = "Throughput only: a changed batch size or precision may change
 NOT_MEASURED = "Not measured: loss after training, validation, checkpoints."
 
 
-def print_results(console: Console, run: Run, *, every: bool = False, sort: str | None = None) -> None:
-    """Print the results of a search.
-
-    Args:
-        every: each run in a row of its own, failed ones too; else one row a config that was measured.
-        sort: name of a column; None: what fits and was measured first, by time per sample.
+def print_results(console: Console, run: Run, selection: Selection = EVERYTHING) -> None:
+    """Print the results of a search: a row a config that was measured, or as the selection says.
 
     Raises:
-        UsageError: no column of that name.
+        UsageError: no column of that name, or nothing has the values asked for.
     """
-    everything = rows_of_run(run, merge=not every)
-    rows = everything if every else [row for row in everything if row.measured]
-    if sort is not None:
-        rows = sort_rows(rows, sort)
+    everything = selection.rows(run)
+    rows = everything if selection.every else [row for row in everything if row.measured]
+    if selection.pareto:
+        measured = replace(selection, pareto=False, sort=None).rows(run)
+        for line in scatter(measured, rows, console.width, ascii_only=console.options.ascii_only):
+            console.print(plain(line))
+        console.print()
     noise = screening_noise(rows_of_run(run))
     console.print(plain(screening_line(rows, noise), "bold"))
     for drift in drifts(run.records):

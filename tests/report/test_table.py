@@ -11,6 +11,7 @@ from autotune.errors import UsageError
 from autotune.report.columns import COLUMNS, Column, sort_rows
 from autotune.report.flags import FLAGS
 from autotune.report.rows import rows_of_run
+from autotune.report.selection import Selection
 from autotune.report.table import fitting_columns, print_results, results_table
 from tests.report.factory import console_of, failed, ok, text_of
 
@@ -20,7 +21,7 @@ WIDTHS = (60, 80, 120, 160)
 
 def shown(run, width=160, **options):
     console = console_of(width)
-    print_results(console, run, **options)
+    print_results(console, run, Selection(**options))
     return text_of(console)
 
 
