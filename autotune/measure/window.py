@@ -17,6 +17,7 @@ from autotune.records import Block
 MAX_SETTLE_S = 5.0
 BLOCKS_IN_BUDGET = 12
 BLOCKS_IN_EPOCH = 4  # an epoch with fewer blocks than this is measured whole
+FEW_IN_EPOCH = 12  # with fewer than this it is, where the budget allows: its ragged end weighs a few percent
 TOO_SHORT = 0.5  # of the shortest block: then the plan is made again
 MAX_BLOCKS = 128  # more of them say nothing more: neighbours are merged, and blocks become twice as long
 FEW_BLOCKS_WAIT = 0.05  # waiting less than this share of a step cannot come in bursts
@@ -55,7 +56,10 @@ def plan_blocks(session: Session) -> BlockPlan:
 
 def _within_epoch(session: Session, plan: BlockPlan, step_s: float) -> BlockPlan:
     epoch = session.stream.steps_per_epoch
-    if epoch is None or epoch >= BLOCKS_IN_EPOCH * plan.steps:
+    if epoch is None:
+        return plan
+    affordable = BLOCKS_IN_BUDGET * epoch * step_s <= plan.budget_s
+    if epoch >= (FEW_IN_EPOCH if affordable else BLOCKS_IN_EPOCH) * plan.steps:
         return plan
     session.flag("short_epoch")
     epochs = max(1, math.ceil(session.device.min_block_s / (epoch * step_s)))
@@ -121,9 +125,9 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
             session.stay_in_epoch(plan.steps)
         block = _time_block(session, plan)
         if block is None:
-            plan = _replan(session, plan)
-            if plan.whole_epochs:
-                blocks = []  # they lack the restarts that are in the blocks from now on
+            earlier, plan = plan, _replan(session, plan)
+            if plan.whole_epochs or earlier.whole_epochs:
+                blocks = []  # restarts are in the blocks from now on, or no longer
             continue
         if not blocks and not plan.whole_epochs and block.wall_s < TOO_SHORT * session.device.min_block_s:
             plan = _within_epoch(session, _longer(session, plan, block), block.wall_s / block.steps)
@@ -160,7 +164,7 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
 def _time_block(session: Session, plan: BlockPlan) -> Block | None:
     """Time one block: the device is waited for at its edges, and nowhere inside.
 
-    Returns None where an epoch of unknown length ended in it.
+    Returns None where an epoch of unknown length ended in it, or where whole epochs turn out to be longer or shorter.
     """
     samples, wait_s = 0, 0.0
     session.device.synchronize()
@@ -173,6 +177,8 @@ def _time_block(session: Session, plan: BlockPlan) -> Block | None:
         samples += fetched.samples
         wait_s += fetched.wait_s
     session.device.synchronize()
+    if plan.whole_epochs and plan.steps % (session.stream.steps_per_epoch or 1):
+        return None
     return Block(steps=plan.steps, samples=samples, wall_s=session.clock() - began, wait_s=wait_s)
 
 
@@ -194,7 +200,11 @@ def _merged(first: Block, second: Block) -> Block:
 def _replan(session: Session, plan: BlockPlan) -> BlockPlan:
     """Look again, now that the epoch's length is known."""
     step_s = max(sum(took for took, _ in session.recent) / max(1, len(session.recent)), 1e-6)
-    plan = _within_epoch(session, plan, step_s)
+    if plan.whole_epochs:  # of a length that was not the true one
+        session.flags.remove("short_epoch")
+        plan = plan_blocks(session)
+    else:
+        plan = _within_epoch(session, plan, step_s)
     if plan.whole_epochs:
         _finish_epoch(session)
     return plan

@@ -95,6 +95,15 @@ def test_an_epoch_of_few_blocks_is_measured_whole():
     assert session.flags == ["short_epoch"]
 
 
+def test_an_epoch_of_some_blocks_is_measured_whole_where_the_budget_allows_a_dozen():
+    session = open_session(make_workload(length=8 * 25), budget_s=12 * 25 * STEP_S + 0.1)
+    remember(session, STEP_S)
+    assert plan_blocks(session).whole_epochs
+    session = open_session(make_workload(length=8 * 25), budget_s=12 * 25 * STEP_S - 0.1)
+    remember(session, STEP_S)
+    assert not plan_blocks(session).whole_epochs
+
+
 # ---- epochs ----
 
 
@@ -151,7 +160,7 @@ def test_an_endless_stream_has_no_epoch(clock):
     assert found.sample_s == pytest.approx(STEP_S / 8)
 
 
-@pytest.mark.parametrize("says", [30, 5000])
+@pytest.mark.parametrize("says", [10, 30, 5000])
 def test_a_loader_that_is_wrong_about_its_length_is_measured_right(clock, says):
     workload = make_workload(
         steps_of(clock), loader=lambda size, **options: Epochs(200, says, clock, 1.0), dataset=None
