@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, Subset
 
 from autotune.device import on_host
+from autotune.errors import text_of
 from autotune.machine import available_bytes
 
 SHARE = 0.8  # of the memory that is free when the cache is made: beyond it, samples are read each time
@@ -229,7 +230,7 @@ def why_not_cached(dataset: Any, within: Callable[[], bool] = lambda: True) -> t
             try:
                 reads = [encode(dataset[index]) for _ in range(READS)]
             except Exception as error:
-                return f"sample {index} cannot be kept: {type(error).__name__}: {error}", 0
+                return f"sample {index} cannot be kept: {type(error).__name__}: {text_of(error)}", 0
             if len(set(reads)) > 1:
                 return f"two reads of sample {index} differ: the dataset draws at random, and would no longer", 0
             sizes.append(len(reads[0]) + WORD)

@@ -14,6 +14,18 @@ AutotuneError                 every error of ours; one clear message, no traceba
 
 from __future__ import annotations
 
+LONGEST_TEXT = 10_000  # characters; errors exist that print a whole tensor
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of any exception, its middle left out where it is very long; one may fail to say what it is."""
+    try:
+        text = str(error)
+    except BaseException as inner:
+        return f"(its text cannot be had: {type(inner).__name__})"
+    half = LONGEST_TEXT // 2
+    return text if len(text) <= LONGEST_TEXT else f"{text[:half]} [...] {text[-half:]}"
+
 
 class AutotuneError(Exception):
     """Base of all errors that autotune raises on purpose.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import typer
@@ -46,6 +47,9 @@ def version(
 
 def main() -> None:
     """Run the command line; errors of ours become one clear message and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a script's words and names may hold what the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         if not sys.platform.startswith("linux"):
             raise UsageError(f"autotune works on Linux; this is {sys.platform}")

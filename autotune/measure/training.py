@@ -14,10 +14,11 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from autotune.config import Config
-from autotune.errors import WorkloadError
+from autotune.errors import ScriptError, WorkloadError
 from autotune.plan import plan_for
 from autotune.tuned import Tuned, TunedLoader
 from autotune.workload import Workload, accepts, first_argument
+from autotune.workload.script import brief, user_traceback
 from autotune.workload.step import LossStep, check_trains
 
 LOADER_OPTIONS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "multiprocessing_context")
@@ -181,7 +182,12 @@ def _check_dataset(dataset: Any) -> Any:
             f"dataset() returned {kind}, which is no Dataset",
             hint="Does it end without a return?" if dataset is None else "It needs __getitem__ and __len__.",
         )
-    if len(dataset) == 0:
+    try:
+        length = len(dataset)
+    except Exception as error:
+        theirs = user_traceback(error) if error.__traceback__ and error.__traceback__.tb_next else ""
+        raise ScriptError(f"the dataset does not tell its length: {brief(error)}", traceback=theirs) from error
+    if length == 0:
         raise WorkloadError("the dataset is empty: its length is 0", hint="Is the path to the data right?")
     return dataset
 

@@ -18,7 +18,7 @@ from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
 from autotune.records import Source
 from autotune.search.measured import Measured
-from autotune.search.setup import Prepared, deciding_limit, script_hash
+from autotune.search.setup import Prepared, deciding_limit
 from autotune.trials.folder import write_atomically
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -210,7 +210,7 @@ def _workload(prepared: Prepared) -> dict[str, Any]:
     source = prepared.source
     found: dict[str, Any] = {
         "script": source.script,
-        "script_sha256": script_hash(source),
+        "script_sha256": prepared.script_hash,
         "arguments": list(source.arguments),
         "workload": source.workload,
         "functions": dict(source.functions),

@@ -25,7 +25,7 @@ from autotune.search.loop import Search
 from autotune.search.measured import Measured
 from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
-from autotune.search.setup import Prepared, Wishes, prepare, run_info
+from autotune.search.setup import Prepared, Wishes, prepare, run_info, script_hash
 from autotune.trials.folder import RunFolder, write_atomically
 from autotune.trials.lock import DeviceLocks, FolderLock
 from autotune.trials.quiet import QuietRunner
@@ -34,6 +34,7 @@ from autotune.workload.static import look
 
 VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
 HOW_TO_VERIFY = ("full", "quick", "none")
+SCRIPT_CHANGED = "The script was changed while the search ran: later trials trained what it was then. Search again."
 SAME_FACTS = {
     "dataset_length": "dataset length",
     "device_name": "device",
@@ -167,11 +168,16 @@ def _search_and_settle(
         if not search.ranking():
             raise
         answers, _ = settle(search, folder, runner, events, how="none", seed=wishes.seed, interrupted=True)
-    _write_answers(folder, answers, search, prepared)
+    changed = script_hash(prepared.source) != prepared.script_hash
+    if changed:
+        events.note(SCRIPT_CHANGED)
+    _write_answers(folder, answers, search, prepared, [SCRIPT_CHANGED] if changed else [])
     return Result(folder=folder, prepared=prepared, search=search, answers=answers, interrupted=interrupted)
 
 
-def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, prepared: Prepared) -> None:
+def _write_answers(
+    folder: RunFolder, answers: list[Answer], search: Search, prepared: Prepared, notes: list[str]
+) -> None:
     for path, answer in zip((folder.best, folder.best_same_batch), answers, strict=False):
         chosen = search.measured.get(answer.config, Measured(answer.config))
         emit(
@@ -180,7 +186,7 @@ def _write_answers(folder: RunFolder, answers: list[Answer], search: Search, pre
             search.baseline,
             prepared,
             gains=answer.gains,
-            notes=[] if answer.pay_back is None else [answer.pay_back.sentence],
+            notes=[*notes, *([] if answer.pay_back is None else [answer.pay_back.sentence])],
             verified=answer.figures(),
             numerics=answer.numerics,
         )

@@ -86,6 +86,8 @@ class Prepared:
     accelerator: bool
     planned_samples: int | None = None
     """of the training that the user plans; the start is spread over them"""
+    script_hash: str = ""
+    """of the script as it was when the probe imported it"""
 
 
 def prepare(
@@ -112,6 +114,7 @@ def prepare(
     check_batch_wishes(wishes)
     machine = Machine.read()
     limits = _limits(wishes, machine, None)
+    script = script_hash(source)
     spec = TrialSpec(
         number=0,
         kind="probe",
@@ -161,6 +164,7 @@ def prepare(
         limits=_limits(wishes, machine, facts),
         accelerator=facts.device != "cpu",
         planned_samples=planned,
+        script_hash=script,
     )
 
 
@@ -205,7 +209,7 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
     space = prepared.space
     return RunInfo(
         source=prepared.source,
-        script_hash=script_hash(prepared.source),
+        script_hash=prepared.script_hash,
         facts=dataclasses.asdict(prepared.facts),
         machine=prepared.machine.to_dict(),
         choices={name: list(values) for name, values in space.choices.items()},
@@ -263,8 +267,11 @@ def deciding_limit(limits: Limits, accelerator: bool) -> int:
 
 
 def script_hash(source: Source) -> str:
-    """Return the SHA-256 of the script's text; empty where there is no script."""
-    return hashlib.sha256(Path(source.script).read_bytes()).hexdigest() if source.script else ""
+    """Return the SHA-256 of the script's text; empty where there is no script, or none any more."""
+    try:
+        return hashlib.sha256(Path(source.script).read_bytes()).hexdigest() if source.script else ""
+    except OSError:
+        return ""
 
 
 def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:

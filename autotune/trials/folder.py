@@ -137,7 +137,7 @@ def write_atomically(path: Path, text: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors="replace")  # texts of users hold half characters
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

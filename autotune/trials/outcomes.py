@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autotune.errors import text_of
 from autotune.records import Failure, Outcome
 
 HOST, DEVICE = "out of host memory", "out of device memory"
@@ -103,7 +104,7 @@ def _classify_one(error: BaseException) -> Classified | None:
         return Classified(Outcome.OUT_OF_MEMORY, DEVICE)
     if not isinstance(error, RuntimeError | OSError | SystemError):
         return None  # a user's ValueError that speaks of memory is an error of theirs
-    text = str(error).lower()
+    text = text_of(error).lower()
     found = next((Classified(outcome, reason) for part, outcome, reason in TEXTS if part in text), None)
     if found is None and type(error).__module__.startswith(COMPILER):
         return Classified(Outcome.UNSUPPORTED, "torch.compile failed")
@@ -111,10 +112,16 @@ def _classify_one(error: BaseException) -> Classified | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and those that led to it, the last one first."""
+    """Yield the error and those that led to it, the last one first; those of a group come after it."""
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
+    waiting: list[BaseException] = [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in seen:
+            continue
         seen.add(id(current))
         yield current
-        current = current.__cause__ or current.__context__
+        if (before := current.__cause__ or current.__context__) is not None:
+            waiting.append(before)
+        if isinstance(current, BaseExceptionGroup):
+            waiting += reversed(current.exceptions)

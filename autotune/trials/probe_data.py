@@ -20,7 +20,7 @@ from autotune.batches import describe, map_tensors, shapes, tensors
 from autotune.caching import why_not_cached
 from autotune.config import Config
 from autotune.device import on_host
-from autotune.errors import AutotuneError, ScriptError, WorkloadError
+from autotune.errors import AutotuneError, ScriptError, WorkloadError, text_of
 from autotune.measure.training import Training, seed_all
 from autotune.records import Outcome
 from autotune.trials.outcomes import classify_error
@@ -56,7 +56,7 @@ def first_batches(training: Training) -> tuple[list[Any], float]:
         return _load_batches(training)
     except Exception as error:
         raise_unless_users(error)
-        text = str(error)
+        text = text_of(error)
         uneven, unknown = "equal size" in text, text.startswith("default_collate")
         hint = "Give collate_fn=(samples) -> batch." if uneven or unknown else ""
         if uneven:
@@ -137,7 +137,7 @@ def why_fork_only(training: Training) -> str | None:
         try:
             pickle.dumps(part)
         except Exception as error:
-            return f"the dataset cannot be sent to loader processes: {type(error).__name__}: {error}"
+            return f"the dataset cannot be sent to loader processes: {brief(error)}"
         if (file := _not_importable(part)) is not None:
             return f"loader processes cannot import {file}: no module can have that name"
     return None

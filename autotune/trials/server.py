@@ -29,6 +29,8 @@ from pathlib import Path
 
 from autotune.trials.sandbox import Sandbox, enter, way_here
 
+import psutil
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 OOM_SCORE = "800"  # the kernel shall take the trial before anything else on the machine
 MESSAGE_BYTES = 1 << 20
@@ -59,6 +61,7 @@ def serve(connection: socket.socket, temporary: Path) -> None:
             descriptors += received
             if not data:
                 _kill(trials)
+                _end_strays(trials)
                 return
             buffer += data
         while b"\n" in buffer:
@@ -84,6 +87,7 @@ def serve(connection: socket.socket, temporary: Path) -> None:
         for pid, status in _ended():
             if pid in trials:
                 trials.discard(pid)
+                _end_strays(trials)
                 _send(connection, {"pid": pid, "status": status})
 
 
@@ -132,6 +136,16 @@ def _kill(pids: set[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _end_strays(trials: set[int]) -> None:
+    """Kill what left its trial's session: this process adopts whatever its trials leave behind."""
+    with suppress(psutil.Error):
+        for process in psutil.Process().children():
+            if process.pid not in trials:
+                with suppress(psutil.Error):
+                    for stray in (process, *process.children(recursive=True)):
+                        stray.kill()
 
 
 def _send(connection: socket.socket, message: dict[str, int]) -> None:

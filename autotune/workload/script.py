@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from autotune.errors import AutotuneError, ScriptError
+from autotune.errors import AutotuneError, ScriptError, text_of
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+
+WORKER = re.compile(r"Caught (\w+) in DataLoader worker process \d+")
+LONGEST_LINE, LONGEST_TRACEBACK = 500, 20_000  # characters; errors exist that print a whole tensor
 
 QUIET = {
     # experiment trackers open runs, upload and prompt; forty trials must not
@@ -38,6 +42,8 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     script = script.resolve()
+    if not script.is_file():
+        raise ScriptError(f"{script.name} is not there any more", hint=f"Every trial imports {script}.")
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
     name = script.stem if script.stem.isidentifier() else "script"
@@ -56,7 +62,7 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
         frames = traceback.extract_tb(error.__traceback__)
         own = [f"{Path(item.filename).name}, line {item.lineno}" for item in frames if not is_library(item.filename)]
         raise ScriptError(f"{own[-1] if own else script.name}: {error.message}", hint=error.hint) from None
-    except Exception as error:
+    except BaseException as error:
         hint = "A trial has no terminal: nothing can be asked for there." if isinstance(error, EOFError) else ""
         raise ScriptError(
             f"{script.name} failed when it was imported: {brief(error)}", hint=hint, traceback=user_traceback(error)
@@ -81,15 +87,20 @@ def _exited(script: Path, error: SystemExit, arguments: tuple[str, ...]) -> Scri
 
 
 def brief(error: BaseException) -> str:
-    """Return the error in one line: its type and the first line of its text."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    """Return the error in one line: its type and the first line of its text; of one in a loader worker, its own."""
+    lines = text_of(error).strip().splitlines()
+    if lines and (worker := WORKER.match(lines[0])):
+        own = [line for line in lines if re.match(rf"(?:[\w.]+\.)?{worker[1]}(?::|$)", line)]
+        if own:
+            return own[-1][:LONGEST_LINE]
+    return f"{type(error).__name__}: {lines[0][:LONGEST_LINE]}" if lines else type(error).__name__
 
 
 def user_traceback(error: BaseException) -> str:
     """Return the traceback from the user's first frame on: our own frames and the importer's are noise to them."""
-    lines = traceback.TracebackException(type(error), error, _user_frames(error.__traceback__)).format()
-    return "".join(lines)
+    text = "".join(traceback.TracebackException(type(error), error, _user_frames(error.__traceback__)).format())
+    half = LONGEST_TRACEBACK // 2
+    return text if len(text) <= LONGEST_TRACEBACK else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 def _user_frames(frames: TracebackType | None) -> TracebackType | None:

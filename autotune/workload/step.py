@@ -106,6 +106,11 @@ def find_loss(output: Any, function: str = "") -> tuple[Callable[[Any], Tensor],
             f"{function or 'the model'} returned a plain number, {output}, which has no gradient",
             hint="Return the loss as a tensor, without .item().",
         )
+    if isinstance(output, Tensor) and output.ndim == 0:
+        raise WorkloadError(
+            f"the loss is {describe(output)}: only a floating-point number has a gradient",
+            hint="A count, such as the number of right answers, cannot be trained on.",
+        )
     if function == "loss":
         raise WorkloadError(
             f"the loss is not a scalar: it is {describe(output)}", hint="Reduce it, as in reduction='mean'."

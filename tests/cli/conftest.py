@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -39,12 +40,13 @@ class Ended:
     @property
     def message(self) -> str:
         """What follows "error: ", with its hint."""
-        assert self.err.count("error: ") == 1, self.err
-        return self.err.partition("error: ")[2]
+        found = re.split(r"^error: ", self.err, flags=re.MULTILINE)
+        assert len(found) == 2, self.err
+        return found[1]
 
     @property
     def traceback(self) -> str:
-        return self.err.partition("error: ")[0]
+        return re.split(r"^error: ", self.err, flags=re.MULTILINE)[0]
 
     def check_clear(self) -> None:
         """One message on standard error, and no frame of ours."""

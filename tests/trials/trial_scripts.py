@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from autotune.records import Limits, Source, TrialRecord, TrialSpec
+from autotune.trials.runner import Runner
 
 GIB = 1 << 30
 
@@ -104,6 +105,19 @@ def make_spec(folder: Path, body: str, limits: dict[str, Any] | None = None, **c
         "target": 0.5,
     }
     return TrialSpec(**{**parts, **changes})
+
+
+def trial_with(runner: Runner, folder: Path) -> Trial:
+    """Return a function that runs one trial of a script whose parts its argument replaces."""
+
+    def run(body: str = "", report: Any = None, **changes: Any) -> Ran:
+        spec, log = make_spec(folder, body, **changes), folder / "log"
+        messages: list[dict[str, Any]] = []
+        record = runner.run(spec, log, report or messages.append)
+        pid = folder / "pid"
+        return Ran(record, log, int(pid.read_text()) if pid.exists() else 0, messages)
+
+    return run
 
 
 def session_of(leader: int) -> list[int]:
