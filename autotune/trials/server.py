@@ -27,9 +27,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.trials.sandbox import Sandbox, enter, way_here
-
 import psutil
+
+from autotune.trials.sandbox import Sandbox, enter, way_here
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 OOM_SCORE = "800"  # the kernel shall take the trial before anything else on the machine
