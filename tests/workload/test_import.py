@@ -158,7 +158,9 @@ def test_c15_under_fork_anything_goes_to_workers(collate, real, write):
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_c15_lambda_under_other_start_methods_is_refused_with_the_reason(method, real, write):
     script = write(START.replace("METHOD", method) + CLASS_IN_SCRIPT.replace("COLLATE", LAMBDA))
-    assert "cannot be sent to loader processes" in real.probe(script).workers_refused
+    facts = real.probe(script)
+    assert facts.start_method == method
+    assert "cannot be sent to loader processes" in facts.fork_only
 
 
 @pytest.mark.slow
@@ -173,7 +175,7 @@ def test_c15_class_of_the_script_is_found_by_spawned_workers(real, write):
 
 def test_c15_class_that_spawned_workers_cannot_import_is_refused(real, write):
     script = write(START.replace("METHOD", "spawn") + CLASS_IN_SCRIPT.replace("COLLATE", ""), "my-spawning.py")
-    assert "my-spawning.py" in real.probe(script).workers_refused
+    assert "my-spawning.py" in real.probe(script).fork_only
 
 
 def test_c76_overridden_methods_of_the_model_do_no_harm(real, write):
