@@ -234,7 +234,7 @@ class TrialSpec:
 
     number: int
     kind: str = "trial"
-    """"probe", "numerics", "doctor" or "trial" """
+    """"probe", "sketch", "numerics", "doctor" or "trial" """
     config: Mapping[str, Any]
     baseline: Mapping[str, Any]
     source: Source

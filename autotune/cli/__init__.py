@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from autotune.cli import doctor, explain, export, inspect, options, report, results, run, search, show, verify
+from autotune.cli import doctor, explain, export, init, inspect, options, report, results, run, search, show, verify
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ for command in (
     search.search,
     run.run,
     inspect.inspect,
+    init.init,
     results.results,
     report.report,
     export.export,

@@ -115,6 +115,10 @@ def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict
         if spec.kind == "probe":
             seconds["import_s"] = 0.0
             return {"facts": asdict(probe_script(spec, progress, seconds))}
+        if spec.kind == "sketch":
+            from autotune.scripting.sketch.write import sketch_script  # no trial needs it
+
+            return {"facts": sketch_script(spec, progress)}
         return measure_script(spec, progress, seconds)
     workload = load_workload(spec.source)
     seconds["import_s"] = time.perf_counter() - at
