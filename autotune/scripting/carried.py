@@ -25,6 +25,8 @@ CARRIED_OUT = frozenset(
 NEEDS_A_WORKLOAD = "it cannot be set from outside on an unmodified script; give the script a Workload for it"
 NO_LOADER = "the script has no DataLoader: it makes its batches itself"
 
+UNKNOWN_LOADER = "none of the script's loaders shuffles; the best.toml of a search on it says which one trains"
+
 
 def not_carried_out(*, has_loader: bool, own_scaler: bool) -> dict[str, str]:
     """Return the fields of the plan that are not carried out on this script, and why."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
@@ -88,7 +88,7 @@ class LoaderHooks:
     training: int | None = None
     """number of the training loader; None: not known (yet), or none"""
     guess: bool = False
-    """take the first loader that shuffles for the training loader"""
+    """take the first loader that shuffles, or streams, for the training loader"""
     ours: Callable[[], bool] = lambda: False
     """whether it is not the script that runs"""
     ask: Callable[[Batches], Any] | None = None
@@ -110,7 +110,8 @@ class LoaderHooks:
                 return
             seen = SeenLoader(len(hooks.seen), _site(), given)
             seen.made_after_use = any(item.iterated and item.site == seen.site for item in hooks.seen)
-            if hooks.guess and hooks.training is None and any(given.get(name) for name in ORDERED_BY):
+            ordered = any(given.get(name) for name in ORDERED_BY) or isinstance(given["dataset"], IterableDataset)
+            if hooks.guess and hooks.training is None and ordered:
                 hooks.training = seen.number
             training = hooks.is_training(seen)
             hooks.seen.append(seen)

@@ -17,7 +17,7 @@ from autotune.device import device_named
 from autotune.errors import WorkloadError
 from autotune.options import OPTIONS
 from autotune.plan import Plan, plan_for
-from autotune.scripting.carried import NO_LOADER, not_carried_out
+from autotune.scripting.carried import NO_LOADER, UNKNOWN_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import SETTLE_AFTER
 from autotune.scripting.loaders import LoaderHooks, SeenLoader
@@ -95,7 +95,7 @@ class AppliedConfig:
 
     def _account(self) -> None:
         decided = self.settings.refusals([], self.optimizers.optimizers)
-        missing = not_carried_out(has_loader=self._training() is not None, own_scaler=self.settings.made_scaler)
+        missing = not_carried_out(has_loader=bool(self.loaders.seen), own_scaler=self.settings.made_scaler)
         plain = Plan()
         for name, value in self.config.items():
             plan = plan_for({name: value})
@@ -118,7 +118,9 @@ class AppliedConfig:
             return NO_MODEL
         if field == "optimizer" and not self.optimizers.optimizers:
             return NO_OPTIMIZER
-        return NO_LOADER if field == "loader" and self._training() is None else None
+        if field != "loader" or self._training() is not None:
+            return None
+        return UNKNOWN_LOADER if self.loaders.seen else NO_LOADER
 
     def _misfits(self, name: str) -> Iterator[WorkloadError]:
         """Yield why the model transforms of an option fit no model; the plan has them in the options' order."""

@@ -162,3 +162,19 @@ def test_a_run_without_a_config_asks_for_one(monkeypatch, capsys, write, tmp_pat
     code, _, err = command(monkeypatch, capsys, "run", write("print(1)"))
     assert code == 2
     assert "--config best.toml" in err
+
+
+def test_a_loader_that_nothing_tells_from_an_evaluations_is_not_changed_and_that_is_said(run, write):
+    script = write("""
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, in DataLoader(TensorDataset(torch.ones(64, 4)), batch_size=8):
+            assert len(x) == 8
+            model(x).sum().backward()
+            optimizer.step()
+    """)
+    status, applied, _ = run(script, training=None, batch_size=16)
+    assert status == 0
+    assert "none of the script's loaders shuffles" in applied.refused["batch_size"]
