@@ -51,10 +51,10 @@ def verify(
     from autotune.config import Config, read_document
     from autotune.report.view import make_view
     from autotune.search.check import verify_config
-    from autotune.search.finals import DESIGNS
     from autotune.search.run import check_script
     from autotune.search.setup import Wishes
     from autotune.search.verification import sentence
+    from autotune.search.verification.design import DESIGNS
     from autotune.trials.folder import RunFolder
     from autotune.trials.lock import DeviceLocks
     from autotune.trials.quiet import QuietRunner

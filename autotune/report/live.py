@@ -20,6 +20,7 @@ from autotune.report.flags import NO_WARNING, explain, in_order
 from autotune.report.progress import Current, Progress
 from autotune.report.rows import Row
 from autotune.report.text import clean, plain, sparkline
+from autotune.search.forecast import NOTHING, Afterwards
 
 REDRAWS_PER_S = 4  # drawing takes from the cores that the trial is measured on
 SHOWN_BEST = 5
@@ -36,9 +37,11 @@ class LiveView:
         self._lock = threading.Lock()  # the screen is drawn by a thread of its own
         self._live: Live | None = None
 
-    def begin(self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None) -> None:
+    def begin(
+        self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None, after: Afterwards = NOTHING
+    ) -> None:
         with self._lock:
-            self._state.begin(title_lines, total_trials, timeout_s)
+            self._state.begin(title_lines, total_trials, timeout_s, after)
         if self._live is None:
             self._live = Live(
                 console=self._console,
@@ -87,14 +90,13 @@ class LiveView:
 
     def _overall(self) -> RenderableType:
         state = self._state
-        total = max(state.total, state.done, 1)
         left = state.left_s()
         told = f"{state.tally(f'/{state.total}')}, {duration(state.elapsed_s())}"
         told += ", time left unknown" if left is None else f", about {duration(left)} left"
         line = Table.grid(padding=(0, 1))
         line.add_column(ratio=1, max_width=BAR_WIDTH)
         line.add_column(no_wrap=True)
-        line.add_row(ProgressBar(total=total, completed=state.done, width=BAR_WIDTH // 2), plain(told))
+        line.add_row(ProgressBar(total=1.0, completed=state.share_done(), width=BAR_WIDTH // 2), plain(told))
         return line
 
     def _current(self, current: Current) -> list[RenderableType]:

@@ -15,6 +15,7 @@ from autotune.report.figures import duration, memory, percent, rounded
 from autotune.report.progress import Progress
 from autotune.report.rows import Row
 from autotune.report.text import clean, plain
+from autotune.search.forecast import NOTHING, Afterwards
 
 
 class PlainView:
@@ -26,9 +27,11 @@ class PlainView:
         self._label = self._differs = ""
         self._over = True  # nothing has begun
 
-    def begin(self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None) -> None:
+    def begin(
+        self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None, after: Afterwards = NOTHING
+    ) -> None:
         self._over = False
-        self._state.begin(title_lines, total_trials, timeout_s)
+        self._state.begin(title_lines, total_trials, timeout_s, after)
         for line in title_lines:
             self._print(line)
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 from typing import Any
 
 from autotune.config import Config
@@ -14,6 +15,7 @@ from autotune.records import REPEAT, TrialRecord
 from autotune.report.rows import Row, rows_of
 from autotune.report.run import NOT_SCREENING
 from autotune.report.text import clean, values_text
+from autotune.search.forecast import NOTHING, STAGES, Afterwards, expected_checks, expected_windows
 
 MAX_BLOCKS = 200
 
@@ -59,8 +61,18 @@ class Progress:
         self._records: list[TrialRecord] = []
         self._differs: dict[Config, str] = {}
         self._walls_s: list[float] = []
+        """of the trials of this stage"""
+        self._after = NOTHING
+        self._stages: Counter[str] = Counter()
+        """windows of the verification that have ended, by its own stages"""
+        self._window_walls_s: list[float] = []
+        self._check_walls_s: list[float] = []
 
-    def begin(self, title_lines: Sequence[str], total: int, timeout_s: float | None) -> None:
+    def begin(
+        self, title_lines: Sequence[str], total: int, timeout_s: float | None, after: Afterwards = NOTHING
+    ) -> None:
+        self._after = after
+        self._stages.clear()
         self.title_lines = tuple(clean(line) for line in title_lines)
         self.total, self.done, self.windows, self.timeout_s = total, 0, 0, timeout_s
         self._searched = False
@@ -92,14 +104,17 @@ class Progress:
         self._checked = record.kind == "numerics"
         if self._checked:
             self.checks += 1
+            self._check_walls_s.append(record.wall_s)
         elif self._searched and record.kind == "verification":
             self.windows += 1
+            self._window_walls_s.append(record.wall_s)
+            label = "" if self.current is None else self.current.label
+            self._stages[label.partition(" ")[0]] += not label.endswith(", again")
         else:
             self.done += record.kind != REPEAT  # the search makes as many trials as asked for all the same
+            self._walls_s.append(record.wall_s)
         self.ended += 1
         self.current = None
-        if not self._checked:
-            self._walls_s.append(record.wall_s)
         self._records.append(record)
         row = self._rows([record], screening=False)[0]
         if not self._checked:
@@ -132,18 +147,47 @@ class Progress:
         return f"{told}, {self.windows} {'window' if self.windows == 1 else 'windows'} of the verification"
 
     def left_s(self) -> float | None:
-        """Return the seconds that the stage may still take, from the mean of its trials; None: nobody knows.
+        """Return the seconds that everything may still take, what follows the trials included; None: nobody knows.
 
         Without a trial to go by, that is what the time limit leaves.
         """
         limit = None if self.timeout_s is None else max(0.0, self.timeout_s - self.elapsed_s())
-        if not self._walls_s or self.windows:
-            return limit  # a verification ends as soon as it has its verdict
-        mean = sum(self._walls_s) / len(self._walls_s)
-        left = max(0, self.total - self.done) * mean
+        if not self._walls_s:
+            return limit
+        trial_s = mean(self._walls_s)
+        window_s = mean(self._window_walls_s) if self._window_walls_s else self._expected_window_s(trial_s)
+        check_s = mean(self._check_walls_s) if self._check_walls_s else window_s
+        checks, windows = self._left_over()
+        trials = 0 if self.checks or self.windows else max(0, self.total - self.done)
+        left = trials * trial_s + checks * check_s + windows * window_s
         if self.current is not None:
-            left -= min(mean, self._clock() - self.current.began_s)
+            expected = trial_s if trials else window_s
+            left -= min(expected, left, self._clock() - self.current.began_s)
         return left if limit is None else min(left, limit)
+
+    def share_done(self) -> float:
+        """Return how much of the whole has passed, by time."""
+        left, passed = self.left_s(), self.elapsed_s()
+        if left is None or not self._walls_s:
+            return 0.0
+        return passed / (passed + left) if passed + left > 0 else 0.0
+
+    def _left_over(self) -> tuple[int, int]:
+        """Return how many checks of the guard and windows of the verification are expected to come."""
+        baseline = next((Config(**record.config) for record in self._records if record.kind == "baseline"), None)
+        if baseline is None:
+            return 0, 0
+        ranked = {row.config: row.sample_s or 0.0 for row in self.best}
+        expected = expected_windows(self._after, baseline, ranked)
+        reached = max((STAGES.index(stage) for stage in self._stages if stage in STAGES), default=0)
+        windows = sum(max(0, expected[stage] - self._stages[stage]) for stage in STAGES[reached:])
+        checks = 0 if self.windows else max(0, expected_checks(self._after, baseline, ranked) - self.checks)
+        return checks, windows
+
+    def _expected_window_s(self, trial_s: float) -> float:
+        """Return the time of a window before there was one: a trial's, without the phases that a window leaves out."""
+        found = [max(0.0, item.wall_s - item.phases.cached_s) for item in self._records if item.measurement is not None]
+        return mean(found) if found else trial_s
 
     def _rows(self, records: Sequence[TrialRecord], screening: bool = True) -> list[Row]:
         if not screening:

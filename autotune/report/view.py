@@ -10,13 +10,16 @@ from rich.console import Console
 
 from autotune.options import Value
 from autotune.records import TrialRecord
+from autotune.search.forecast import NOTHING, Afterwards
 
 
 class View(Protocol):
     """Anything that a search can tell of its trials. Calls come from one thread, in this order."""
 
-    def begin(self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None) -> None:
-        """Start a stage of so many trials; a search may have several (the trials, then the verification)."""
+    def begin(
+        self, title_lines: Sequence[str], total_trials: int, timeout_s: float | None, after: Afterwards = NOTHING
+    ) -> None:
+        """Start a stage of so many trials, and of what follows them."""
 
     def trial_started(self, number: int, label: str, config: Mapping[str, Value], differs: Mapping[str, Value]) -> None:
         """A trial begins. `label` says what it is for ("baseline", "largest batch"); `differs`: from the baseline."""

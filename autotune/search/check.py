@@ -14,13 +14,14 @@ from autotune.options.accumulation import samples_per_update
 from autotune.options.space import Space
 from autotune.records import Source
 from autotune.search.events import Events
-from autotune.search.finals import DESIGNS, Windows, numbers_from
+from autotune.search.finals import Windows, numbers_from
 from autotune.search.guard import Guard
 from autotune.search.setup import Wishes, prepare
 from autotune.search.specs import Specs
 from autotune.search.verification import Claim, Verification
 from autotune.search.verification.choice import Choice
 from autotune.search.verification.claim import claim
+from autotune.search.verification.design import DESIGNS
 from autotune.search.verification.windows import Bench
 from autotune.trials.folder import RunFolder
 from autotune.trials.lock import DeviceLocks

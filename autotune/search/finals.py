@@ -22,9 +22,10 @@ from autotune.search.loop import Search
 from autotune.search.measured import Measured
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
-from autotune.search.verification import QUICK, THOROUGH, Verification, attribute, finalists, sentence, verify
+from autotune.search.verification import Verification, attribute, finalists, sentence, verify
 from autotune.search.verification.attribution import Confirmation
 from autotune.search.verification.claim import Claim
+from autotune.search.verification.design import DESIGNS
 from autotune.search.verification.statistics import Verdict
 from autotune.search.verification.wording import contribution
 from autotune.trials.folder import RunFolder
@@ -32,7 +33,6 @@ from autotune.trials.runner import Runner
 
 FIRST_NUMBER = 1000  # records of verification windows are numbered from here, apart from the study's trials
 WINDOW_BLOCKS = 8
-DESIGNS = {"full": THOROUGH, "quick": QUICK}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from autotune.records import RunInfo, Source
 from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
+from autotune.search.forecast import Afterwards
 from autotune.search.ledger import Ledger, root_cause
 from autotune.search.loop import Search
 from autotune.search.measured import Measured
@@ -113,7 +114,8 @@ def search_workload(
         share = 0.0 if verify == "none" else VERIFICATION_SHARE
         deadline = math.inf if wishes.timeout_s is None else began + (1 - share) * wishes.timeout_s
         search = Search(prepared, wishes, ledger, folder, runner, events, deadline=deadline)
-        events.begin(_title(prepared, wishes, verify), wishes.trials, wishes.timeout_s)
+        after = Afterwards(how=verify, two_answers=search.two_answers, guarded=not source.unmodified)
+        events.begin(_title(prepared, wishes, verify), wishes.trials, wishes.timeout_s, after)
         if resume:
             events.note(f"resumed with {search.resume()} trials measured before")
         return _search_and_settle(search, prepared, folder, runner, events, wishes, verify, end)

@@ -156,7 +156,7 @@ class Listener:
         self.labels: list[str] = []
         self.ended = 0
 
-    def begin(self, title_lines: Any, total_trials: int, timeout_s: float | None) -> None:
+    def begin(self, title_lines: Any, total_trials: int, timeout_s: float | None, after: Any = None) -> None:
         self.title = list(title_lines)
 
     def trial_started(self, number: int, label: str, config: Any, differs: Any) -> None:

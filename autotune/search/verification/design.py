@@ -28,3 +28,5 @@ class Design:
 
 THOROUGH = Design()
 QUICK = Design(looks=(6,), attribution_rounds=4)
+DESIGNS = {"full": THOROUGH, "quick": QUICK}
+"""by the word that users choose them with"""
