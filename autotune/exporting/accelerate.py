@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.exporting.base import Export, Target
 from autotune.exporting.python import (
+    PIECES,
     Source,
     arguments,
     assemble,
@@ -35,22 +36,7 @@ class Accelerate(Target):
     name = "accelerate"
     help = "Arguments of Accelerate's Accelerator and of the DataLoader, and a loop with them"
     suffix = ".py"
-    fields = frozenset(
-        {
-            "loader",
-            "model_transforms",
-            "tensor_transforms",
-            "optimizer",
-            "switches",
-            "expandable_segments",
-            "cache_dataset",
-            "worker_affinity",
-            "non_blocking",
-            "accumulation",
-            "autocast_dtype",
-            "scale_gradients",
-        }
-    )
+    fields = PIECES | {"worker_affinity", "non_blocking", "accumulation", "autocast_dtype", "scale_gradients"}
     reasons = {"device_prefetch": "Accelerate copies each batch on the stream of the step"}
 
     def write(self, export: Export) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.exporting.base import Export, Target
 from autotune.exporting.python import (
+    PIECES,
     arguments,
     assemble,
     head,
@@ -41,22 +42,13 @@ class Lightning(Target):
     name = "lightning"
     help = "Arguments of Lightning's Trainer and of the DataLoader, and what the module needs"
     suffix = ".py"
-    fields = frozenset(
-        {
-            "loader",
-            "model_transforms",
-            "tensor_transforms",
-            "optimizer",
-            "switches",
-            "expandable_segments",
-            "cache_dataset",
-            "worker_affinity",
-            "non_blocking",  # as Lightning always copies to a CUDA device
-            "accumulation",
-            "autocast_dtype",
-            "scale_gradients",
-        }
-    )
+    fields = PIECES | {
+        "worker_affinity",
+        "non_blocking",  # as Lightning always copies to a CUDA device
+        "accumulation",
+        "autocast_dtype",
+        "scale_gradients",
+    }
     reasons = {"device_prefetch": "Lightning copies each batch on the stream of the step"}
 
     def write(self, export: Export) -> str:

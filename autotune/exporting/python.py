@@ -11,6 +11,19 @@ from typing import Any
 from autotune import __version__
 from autotune.exporting.base import Export, Target, comment, said
 
+PIECES = frozenset(
+    {
+        "loader",
+        "model_transforms",
+        "tensor_transforms",
+        "optimizer",
+        "switches",
+        "expandable_segments",
+        "cache_dataset",
+    }
+)
+"""fields of the plan that the pieces here express wherever training is Python; a target adds those of its own"""
+
 PLACE = '''
 def map_tensors(batch, function):
     """Return the batch rebuilt with `function` applied to each tensor."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import fields
 
 from autotune.exporting.base import Export, Target
 from autotune.exporting.python import (
+    PIECES,
     PLACE,
     assemble,
     head,
@@ -15,7 +15,6 @@ from autotune.exporting.python import (
     prepare_model,
     tensor_lines,
 )
-from autotune.plan import Plan
 
 USAGE = """
 Needs torch alone. Yours are the names model, dataset, loss_function (a mean over the samples) and optimizer_class:
@@ -73,23 +72,14 @@ class PyTorch(Target):
     help = "Plain PyTorch: a loader, a model, an optimizer and a loop"
     suffix = ".py"
     # a field that someone adds to the plan is listed as left out until it is written here
-    fields = frozenset(
-        {
-            "loader",
-            "model_transforms",
-            "tensor_transforms",
-            "optimizer",
-            "switches",
-            "expandable_segments",
-            "cache_dataset",
-            "device_prefetch",
-            "worker_affinity",
-            "non_blocking",
-            "accumulation",
-            "autocast_dtype",
-            "scale_gradients",
-        }
-    ) & {item.name for item in fields(Plan)}
+    fields = PIECES | {
+        "worker_affinity",
+        "non_blocking",
+        "device_prefetch",
+        "accumulation",
+        "autocast_dtype",
+        "scale_gradients",
+    }
 
     def write(self, export: Export) -> str:
         whole, export = export, self.expressed(export)

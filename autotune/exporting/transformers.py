@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotune.exporting.base import Export, Target
-from autotune.exporting.python import arguments, assemble, head, lay_out, make_optimizer, prepare_dataset, prepare_model
+from autotune.exporting.python import (
+    PIECES,
+    arguments,
+    assemble,
+    head,
+    lay_out,
+    make_optimizer,
+    prepare_dataset,
+    prepare_model,
+)
 
 PRECISION = {"bfloat16": "bf16", "float16": "fp16"}
 LOADER = {
@@ -44,21 +53,7 @@ class Transformers(Target):
     name = "transformers"
     help = "Hugging Face's TrainingArguments, and what its Trainer needs beside them"
     suffix = ".py"
-    fields = frozenset(
-        {
-            "loader",
-            "model_transforms",
-            "tensor_transforms",
-            "optimizer",
-            "switches",
-            "expandable_segments",
-            "cache_dataset",
-            "non_blocking",
-            "accumulation",
-            "autocast_dtype",
-            "scale_gradients",
-        }
-    )
+    fields = PIECES | {"non_blocking", "accumulation", "autocast_dtype", "scale_gradients"}
     loader = frozenset(LOADER)
     reasons = {
         "device_prefetch": "Trainer copies each batch on the stream of the step",

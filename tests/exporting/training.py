@@ -15,6 +15,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch._dynamo  # by optimizers, in every process
@@ -90,12 +91,17 @@ def by_tuned(model: nn.Module, values: dict[str, object]) -> list[torch.Tensor]:
     return losses
 
 
-def by_file(model: nn.Module, values: dict[str, object], path: str) -> list[torch.Tensor]:
+def load(path: str) -> Any:
+    """Return an exported file as a module."""
     spec = importlib.util.spec_from_file_location("exported", path)
     exported = importlib.util.module_from_spec(spec)
     sys.modules["exported"] = exported
     spec.loader.exec_module(exported)
-    losses: list[torch.Tensor] = []
+    return exported
+
+
+def by_file(model: nn.Module, values: dict[str, object], path: str) -> list[torch.Tensor]:
+    exported, losses = load(path), []
     model = exported.prepare_model(model)
     loader = exported.make_loader(dataset(), **own_arguments(values))
     optimizer = exported.make_optimizer(torch.optim.AdamW, model.parameters(), lr=1e-2)

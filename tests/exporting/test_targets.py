@@ -1,0 +1,235 @@
+"""Every target expresses or lists every value of every option, whatever the file says; data come back as they were."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from dataclasses import dataclass
+
+import pytest
+import tomli_w
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.config import Config
+from autotune.errors import UsageError
+from autotune.exporting import TARGETS, Export, target_named
+from autotune.exporting.base import comment
+from autotune.options import OPTIONS
+from autotune.options.base import Option
+from autotune.plan import Plan
+
+OTHER = {
+    "batch_size": 24,
+    "accumulation": 2,
+    "precision": "fp16",
+    "matmul_precision": "high",
+    "num_workers": 3,
+    "prefetch_factor": 5,
+    "multiprocessing_context": "forkserver",
+    "inplace_activations": "all but head.*:SiLU",
+    "checkpoint_segments": 2,
+    "optimizer_impl": "fused",
+    "compile_mode": "reduce-overhead",
+    "activation_memory_budget": 60,
+    "num_threads": 3,
+}
+"""a value of each option that is no switch, other than the default"""
+TRACES = {
+    "device_prefetch": "torch.Stream",
+    "cache_dataset": "for index in range(len(dataset))",
+    "worker_affinity": "worker_init_fn=",
+    "channels_last": "torch.channels_last",
+    "checkpoint_segments": "checkpoint_chain(model, 2)",
+    "inplace_activations": '["head.*:SiLU"]',
+    "optimizer_impl": "fused=True",
+    "expandable_segments": "expandable_segments:True",
+    "cudnn_benchmark": "cudnn.benchmark = True",
+    "matmul_precision": 'precision("high")',
+    "num_threads": "set_num_threads(3)",
+    "compile_mode": 'mode="reduce-overhead"',
+    "activation_memory_budget": "budget = 0.6",
+}
+"""words by which the code of an option is known where its name does not stand in it"""
+CODE = [target for target in TARGETS.values() if target.suffix == ".py"]
+DATA = {"json": json.loads, "yaml": yaml.safe_load}
+
+
+def other(option):
+    return not option.default if isinstance(option.default, bool) else OTHER[option.name]
+
+
+@pytest.fixture(params=OPTIONS.values(), ids=OPTIONS)
+def option(request):
+    return request.param
+
+
+def alone(option):
+    """A config with one option and those that it needs."""
+    values = {option.name: other(option)}
+    if option.needs is not None:
+        values |= {option.needs: other(OPTIONS[option.needs])}
+    return Export(Config(**values))
+
+
+def code_of(text):
+    """The text without its comments."""
+    return ast.unparse(ast.parse(text)).replace("'", '"')
+
+
+@pytest.mark.parametrize("target", CODE, ids=lambda target: target.name)
+def test_option_is_in_the_code_or_listed(option, target):
+    export = alone(option)
+    text = target.write(export)
+    without = target.write(export.only(set(export.config) - {option.name}))
+    left = target.left_out(export)
+    if option.name in left:
+        assert f"{option.name} = " in text.partition("# Not expressed here:")[2]
+        assert left[option.name]
+        assert code_of(text) == code_of(without)
+    else:
+        assert code_of(text) != code_of(without)
+        if option.name in TRACES and target.name == "pytorch":
+            assert TRACES[option.name] in code_of(text)
+
+
+def test_plain_pytorch_expresses_everything(option):
+    assert not TARGETS["pytorch"].left_out(alone(option))
+
+
+class Unheard(Option):
+    name, help, default = "unheard", "an option of tomorrow", 0
+
+    def choices(self, context):
+        return (0, 1)
+
+    def apply(self, value, plan):
+        self.edit(plan)
+
+
+def of_a_new_field(plan):
+    plan.novelty = 1
+
+
+def a_function_without_words(plan):
+    plan.model_transforms.append(len)
+
+
+def an_argument_of_the_loader(plan):
+    plan.loader["in_order"] = False
+
+
+@pytest.mark.parametrize("target", CODE, ids=lambda target: target.name)
+@pytest.mark.parametrize("edit", [of_a_new_field, a_function_without_words, an_argument_of_the_loader])
+def test_option_added_later_is_expressed_or_listed(edit, target, monkeypatch):
+    new = Unheard()
+    new.edit = edit
+    monkeypatch.setitem(OPTIONS, new.name, new)
+    if edit is of_a_new_field:
+        monkeypatch.setattr("autotune.plan.Plan", NewPlan)
+    export = Export(Config(batch_size=4, unheard=1))
+    text = target.write(export)
+    if edit is an_argument_of_the_loader and target.loader is None:
+        assert not target.left_out(export)
+        assert "in_order=False" in text
+    else:
+        assert list(target.left_out(export)) == ["unheard"]
+        assert "#   unheard = 1: " in text
+
+
+@dataclass
+class NewPlan(Plan):
+    """A plan with one more field."""
+
+    novelty: int = 0
+
+
+def test_option_without_effect_is_said_to_have_none():
+    for target in TARGETS.values():
+        export = Export(Config(batch_size=4, prefetch_factor=4, worker_affinity=True))
+        assert target.left_out(export) == {
+            "prefetch_factor": "without effect, since num_workers is 0",
+            "worker_affinity": "without effect, since num_workers is 0",
+        }
+        text = target.write(export)
+        assert "worker_init_fn=" not in text
+        assert "prefetch_factor=4" not in text
+
+
+def test_numbers_are_those_of_the_config():
+    found = {}
+    exec(TARGETS["transformers"].write(Export(Config(batch_size=24, num_workers=3, accumulation=2))), found)
+    assert found["TRAINING_ARGUMENTS"] == {
+        "dataloader_pin_memory": False,
+        "per_device_train_batch_size": 24,
+        "dataloader_num_workers": 3,
+        "gradient_accumulation_steps": 2,
+    }
+    exec(TARGETS["lightning"].write(Export(Config(precision="fp16", accumulation=2))), found)
+    assert found["TRAINER"]["precision"] == "16-mixed"
+    assert found["TRAINER"]["accumulate_grad_batches"] == 2
+
+
+text = st.text(st.characters(codec="utf-8"), max_size=40)
+
+
+@settings(deadline=None, max_examples=30)
+@given(text, st.lists(text, max_size=3), text)
+def test_text_of_a_file_never_leaves_the_comments(note, more, device):
+    document = {"notes": {"lines": [note, *more]}, "machine": {"device": device}, "measured": {"status": note}}
+    config = Config(batch_size=4)
+    for target in CODE:
+        hostile = target.write(Export(config, document, name=device))
+        assert code_of(hostile) == code_of(target.write(Export(config)))
+    for name, parse in DATA.items():
+        assert parse(TARGETS[name].write(Export(config, document)))["options"] == {"batch_size": 4}
+
+
+@pytest.mark.parametrize("words", ["all but x'\"y:ReLU", "all but \\n:ReLU", "all but ''':ReLU", 'all but """:ReLU'])
+def test_text_of_a_value_stays_text(words):
+    export = Export(Config(batch_size=4, inplace_activations=words))
+    tree = ast.parse(TARGETS["pytorch"].write(export))
+    (value,) = [
+        node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "NOT_IN_PLACE"
+    ]
+    assert ast.literal_eval(value) == words.split()[2:]
+
+
+def test_comment_wraps_and_marks_every_line():
+    lines = comment("word " * 60 + "\nimport os\n\n\x1b[31mred", "  ").splitlines()
+    assert all(line.startswith("#") and len(line) <= 113 for line in lines)
+    assert lines[-1] == "# red"
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data_comes_back_as_it_was(name, option):
+    config = Config(**{option.name: other(option), "num_workers": 2})
+    document = {
+        "machine": {"device": "a: b # c", "cores": "2"},
+        "measured": tomllib.loads('date = 2026-12-01\nspeed = inf\nshare = 1.5\nlist = [1, "yes"]'),
+        "notes": {"lines": ["Batch size 64 -> 96: mind the learning rate", "no", "1e3", "- x"]},
+    }
+    found = DATA[name](TARGETS[name].write(Export(config, document)))
+    assert Config(**found["options"]) == config
+    assert {key: type(value) for key, value in found["options"].items()} == {
+        key: type(value) for key, value in config.items()
+    }
+    assert found["notes"] == document["notes"]["lines"]
+    assert found["machine"] == document["machine"]
+    assert found["measured"] == {"date": "2026-12-01", "speed": "inf", "share": 1.5, "list": [1, "yes"]}
+
+
+def test_file_without_the_other_tables_or_with_damaged_ones(tmp_path):
+    path = tmp_path / "own.toml"
+    for document in ({}, {"notes": 3, "machine": [1], "measured": "x"}, {"notes": {"lines": 3}}):
+        path.write_text(tomli_w.dumps({"options": {"batch_size": 4}, **document}))
+        export = Export.read(path)
+        for target in TARGETS.values():
+            assert "batch_size" in target.write(export)
+
+
+def test_unknown_format_names_the_nearest():
+    with pytest.raises(UsageError, match="unknown format: Pytorh\nDid you mean pytorch"):
+        target_named("Pytorh")
