@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from autotune.cli import flags
 from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
+from autotune.errors import UsageError
+from autotune.options import OPTIONS, option_named
 
 
 def options(
-    script: flags.Script,
+    script: Annotated[
+        Path | None,
+        typer.Argument(help="The training script; or the name of an option, for its page.", show_default=False),
+    ] = None,
     arguments: flags.Arguments = None,
     workload: flags.WorkloadName = "",
     model: flags.ModelName = "",
@@ -30,8 +39,18 @@ def options(
     batch_step: flags.BatchStep = 8,
     effective_batch: flags.EffectiveBatch = None,
     keep_batch: flags.KeepBatch = False,
+    everything: Annotated[bool, typer.Option("--all", help="The pages of all options; no script is run.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Pages as Markdown source.")] = False,
 ) -> None:
-    """List every option with its choices on this workload and machine, or why it does not apply."""
+    """List every option with its choices on this workload and machine, or why it does not apply.
+
+    `autotune options precision` explains one option, `autotune options --all` all of them.
+    """
+    if everything or script is None or _names_an_option(script):
+        _print_pages(None if everything else script, markdown)
+        return
+    if markdown:
+        raise UsageError("--markdown is for pages: name an option, or --all")
     from rich.console import Console
 
     from autotune.report.options import print_options
@@ -72,3 +91,28 @@ def options(
         finally:
             runner.close()
     print_options(Console(), prepared.space)
+
+
+def _names_an_option(script: Path) -> bool:
+    """Tell whether an option is meant, and not a script.
+
+    Raises:
+        ConfigError: it is neither; names the nearest option.
+    """
+    if script.exists() or script.suffix or len(script.parts) > 1:
+        return False
+    return option_named(str(script)) is not None
+
+
+def _print_pages(name: Path | None, markdown: bool) -> None:
+    """Print the page of one option, or those of all."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from autotune.report.option_page import all_pages, option_page
+
+    text = all_pages() if name is None else option_page(OPTIONS[str(name)])
+    if markdown:
+        sys.stdout.write(text)
+    else:
+        Console().print(Markdown(text))

@@ -178,7 +178,8 @@ class Progress:
         if baseline is None:
             return 0, 0
         ranked = {row.config: row.sample_s or 0.0 for row in self.best}
-        expected = expected_windows(self._after, baseline, ranked)
+        more = self.done < self.total and not (self.checks or self.windows)
+        expected = expected_windows(self._after, baseline, ranked, more_trials=more)
         reached = max((STAGES.index(stage) for stage in self._stages if stage in STAGES), default=0)
         windows = sum(max(0, expected[stage] - self._stages[stage]) for stage in STAGES[reached:])
         checks = 0 if self.windows else max(0, expected_checks(self._after, baseline, ranked) - self.checks)

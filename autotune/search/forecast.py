@@ -36,20 +36,26 @@ NOTHING = Afterwards(guarded=False)
 """nothing follows"""
 
 
-def expected_windows(after: Afterwards, baseline: Config, ranked: Mapping[Config, float]) -> dict[str, int]:
+def expected_windows(
+    after: Afterwards, baseline: Config, ranked: Mapping[Config, float], *, more_trials: bool = False
+) -> dict[str, int]:
     """Return how many windows each stage is expected to take.
 
     Args:
         ranked: seconds a sample of the usable configs, best first, the baseline among them.
+        more_trials: whether trials are to come, so that finalists will be found where there are none yet.
     """
     chosen = finalists(after, baseline, list(ranked))
-    if after.how == "none" or not chosen:
-        return dict.fromkeys(STAGES, 0)
-    design = DESIGNS[after.how]
-    answers = _answers(after, baseline, chosen)
     windows = dict.fromkeys(STAGES, 0)
-    if len(chosen) > 1:
-        windows["choose"] = design.choose_rounds * (1 + len(chosen))
+    if after.how == "none" or not (chosen or more_trials):
+        return windows
+    design = DESIGNS[after.how]
+    count = max(len(chosen), FEWEST) if more_trials else len(chosen)
+    if count > 1:
+        windows["choose"] = design.choose_rounds * (1 + count)
+    if not chosen:
+        windows |= _of_an_answer(design, after.how, IDLE_FROM, 2 * CLEAR)
+    answers = _answers(after, baseline, chosen)
     for config in answers:
         gain = ranked[baseline] / ranked[config] - 1 if baseline in ranked else CLEAR
         for stage, count in _of_an_answer(design, after.how, len(config.difference(baseline)), gain).items():
