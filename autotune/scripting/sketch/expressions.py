@@ -38,10 +38,13 @@ class Constructions:
     def install(self, changes: Changes) -> None:
         make: Any = nn.Module.__init__
         given = self._given
+        patched: list[Any] = []
 
         def __init__(module: nn.Module, *args: Any, **kwargs: Any) -> None:
             make(module, *args, **kwargs)
             seen = _outermost_call(module)
+            if seen is None and type(module).__init__ in patched:  # a class without a constructor of its own
+                seen = args, kwargs
             if seen is not None:
                 given[id(module)] = (module, seen)
 
@@ -50,6 +53,7 @@ class Constructions:
             given[id(made)] = (made, (args, kwargs))
             return made
 
+        patched.append(__init__)
         changes.patch(nn.Module, "__init__", __init__)
         changes.patch(Dataset, "__new__", staticmethod(__new__))
 
@@ -213,8 +217,8 @@ def is_default(usual: dict[str, Any], name: str, value: Any) -> bool:
 def _same(default: Any, value: Any) -> bool:
     if default is inspect.Parameter.empty:
         return False
-    alike = type(default) is type(value) and isinstance(value, str | int | float)
-    return default is value or (alike and bool(default == value))
+    alike = type(default) is type(value) and isinstance(value, str | int | float | tuple)
+    return default is value or (alike and repr(default) == repr(value))
 
 
 def _by_attributes(value: Any) -> Given:

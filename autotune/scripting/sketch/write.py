@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,12 @@ class _Sketch:
     def write(self) -> dict[str, Any]:
         parts = [self._model(), self._dataset(), self._optimizer(), self._step()]
         workload = self._workload()
-        imports = sorted({"autotune", "torch", *self._writer.imports})
         copies = ""
-        if self._writer.names:
-            if self._writer.script:
-                imports.append(self._writer.script)
-            else:
-                copies = copied(self._script, self._writer.names)
+        if self._writer.names and not self._writer.script:
+            copies = copied(self._script, self._writer.names, self._variable)
+        imports = sorted({"autotune", "torch", *self._writer.imports})
+        if self._writer.names and self._writer.script:
+            imports.append(self._writer.script)
         head = f'"""The workload of {self._script.name}, as it was seen while that ran.\n\n'
         if self._missing:
             head += f"To complete: {', '.join(self._missing)}. Then: "
@@ -99,7 +99,7 @@ class _Sketch:
     def _model(self) -> str:
         models = self._driver.models.models
         if len(models) > 1:
-            return self._left_to_you("build_model()", f"all of: {', '.join(type(item).__name__ for item in models)}")
+            return self._function("build_model()", nn.ModuleList(models), f"the {len(models)} models in one module")
         model = models[0] if models else nn.Identity()
         return self._function("build_model()", model, f"the {type(model).__name__} that {self._script.name} trains")
 
@@ -159,6 +159,14 @@ class _Sketch:
         body = "\n".join(f"    {line}" if line.startswith("#") or "  #" in line else f"    {line}," for line in lines)
         return f"workload = autotune.Workload(\n{body}\n)"
 
+    def _variable(self, name: str) -> str:
+        """Return the line that sets a variable of the script to its value."""
+        try:
+            return f"{name} = {self._writer.expression(getattr(sys.modules['__main__'], name))}"
+        except (Unseen, AttributeError):
+            self._missing.append(name)
+            return f"{name} = None  # {self._script.name} sets it"
+
     def _baseline(self) -> dict[str, Any]:
         """Return what the script sets otherwise than PyTorch does, and the batch size."""
         given = self._spec.baseline.items()
@@ -182,11 +190,11 @@ class _Sketch:
             return f"def {head}:\n    return {self._writer.expression(value)}"
         except Unseen as error:
             self._writer.imports, self._writer.names = imports, names
-            return self._left_to_you(head, f"{what}: its construction does not show ({error})")
+            return self._left_to_you(head, f"return {what}: how it is made does not show ({error})")
 
     def _left_to_you(self, head: str, why: str) -> str:
         self._missing.append(head.partition("(")[0])
-        return f"def {head}:\n    raise NotImplementedError({'return ' + why!r})"
+        return f"def {head}:\n    raise NotImplementedError({why!r})"
 
 
 def _parameters(kind: type) -> Mapping[str, Any]:

@@ -1,0 +1,131 @@
+"""`autotune init`: the file that it writes trains as the script does, or says what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+
+from autotune import cli
+from autotune.records import Outcome
+from tests.workload.real_trials import SCRIPTS
+
+TOP_LEVEL = """
+    import argparse
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hidden", type=int, required=True)
+    args = parser.parse_args()
+    SIZE, CLASSES = 12, 2
+    names = [f"class {number}" for number in range(CLASSES)]
+
+    class Points(Dataset):
+        def __init__(self, length, shift=0.0):
+            self.x = torch.randn(length, SIZE, generator=torch.Generator().manual_seed(0)) + shift
+        def __len__(self):
+            return len(self.x)
+        def __getitem__(self, index):
+            return self.x[index], int(self.x[index].sum() > 0)
+
+    def collate(samples):
+        return torch.stack([x for x, _ in samples]), torch.tensor([y for _, y in samples])
+
+    class Net(nn.Module):
+        def __init__(self, hidden, *, dropout=0.0):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(SIZE, hidden), nn.Tanh(), nn.Linear(hidden, len(names)))
+        def forward(self, x):
+            return self.body(x)
+
+    model = Net(args.hidden, dropout=0.1)
+    loader = DataLoader(Points(256, shift=0.5), batch_size=32, shuffle=True, collate_fn=collate, drop_last=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.003, betas=(0.9, 0.98))
+    criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+    for epoch in range(20):
+        for x, y in loader:
+            loss = criterion(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.fixture
+def init(monkeypatch, capsys):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["autotune", "init", *map(str, words)])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = ended.code
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def trained(real, script):
+    facts = real.probe(script)
+    record = real.run(script, config=dict(facts.baseline), dataset_length=facts.dataset_length)
+    assert record.outcome is Outcome.OK, record.failure
+    return facts
+
+
+def test_a_script_that_trains_on_import_is_copied_from(init, real, write):
+    script = write(TOP_LEVEL)
+    status, out, err = init(script, "--", "--hidden", "16")
+    assert status == 0, err
+    assert "complete in it" not in out
+    written = script.with_name("train_tune.py")
+    text = written.read_text()
+    assert "return Net(16, dropout=0.1)" in text
+    assert "return Points(256, shift=0.5)" in text
+    assert "torch.optim.AdamW(parameters, lr=0.003, betas=(0.9, 0.98))" in text
+    assert "cross_entropy(output, batch[1], label_smoothing=0.1)" in text
+    assert "names = ['class 0', 'class 1']" in text
+    assert "SIZE, CLASSES = 12, 2" in text
+    assert "args" not in text
+    facts = trained(real, written)
+    assert facts.baseline["batch_size"] == 32
+    assert facts.drop_last
+    assert facts.dataset_length == 256
+    status, _, err = init(script, "--", "--hidden", "16")
+    assert status == 2
+    assert "--force" in err
+
+
+@pytest.mark.parametrize("name", ["dict_transformer", "loss_from_model"])
+def test_a_script_with_a_main_guard_is_imported_from(init, real, tmp_path, name):
+    script = tmp_path / f"{name}.py"
+    shutil.copy(SCRIPTS / "unmodified" / script.name, script)
+    status, out, err = init(script)
+    assert status == 0, err
+    assert "complete in it" not in out
+    written = tmp_path / f"{name}_tune.py"
+    assert f"import {name}\n" in written.read_text()
+    assert trained(real, written).optimizer in ("AdamW", "SGD")
+
+
+def test_what_does_not_show_is_named_and_stands_in_the_file(init, real, tmp_path):
+    script = tmp_path / "dcgan.py"
+    shutil.copy(SCRIPTS / "unmodified" / script.name, script)
+    status, out, err = init(script, "--out", tmp_path / "mine.py")
+    assert status == 0, err
+    assert "complete in it: build_dataset, build_optimizer, training_step" in out
+    text = (tmp_path / "mine.py").read_text()
+    assert "return torch.nn.ModuleList(" in text.replace("torch.nn.modules.container.", "torch.nn.")
+    assert "return the TensorDataset of dcgan.py:10" in text
+    assert "#         errD_real.backward()" in text
+    failure = real.refusal(tmp_path / "mine.py")
+    assert "NotImplementedError" in failure.message
+
+
+def test_a_script_with_a_workload_needs_none(init, write):
+    script = write("import autotune\nworkload = autotune.Workload(model=1, dataset=2)")
+    status, _, err = init(script)
+    assert status == 2
+    assert "has a workload already" in err
