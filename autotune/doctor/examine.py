@@ -62,7 +62,7 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     disturbed = [UNRELIABLE[flag] for flag in context.session.flags if flag in UNRELIABLE]
     return Diagnosis(
         config=dict(config),
-        device=str(device.torch),
+        device=device.id,
         device_name=device.name,
         cores=context.machine.usable_cores,
         ceilings=context.ceilings,

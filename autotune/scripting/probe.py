@@ -149,7 +149,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
     models = driver.models.models
     refused = settings.refusals(models, driver.optimizers.optimizers)
     return Facts(
-        device=str(device.torch),
+        device=device.id,
         device_name=device.name,
         device_memory_bytes=device.total_bytes(),
         device_free_bytes=device.free_bytes(),

@@ -81,7 +81,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     recomputable = chain is not None and chain_refused is None
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
-        device=str(device.torch),
+        device=device.id,
         device_name=device.name,
         device_memory_bytes=device.total_bytes(),
         device_free_bytes=device.free_bytes(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -61,13 +62,38 @@ def test_a8_the_lifetime_peak_has_the_first_steps_workspace_and_the_steady_one_h
         if steps == 2:
             device.allocate(50 * MIB)  # optimizer state stays
         workspace = (500 if steps == 1 else 100) * MIB
-        device.allocate(workspace)
-        device.free(workspace)
+        device.free(device.allocate(workspace))
         device.submit(WORK_S)
 
     device.allocate(10 * MIB)
     found, _ = measure(open_session(make_workload(step, length=4096), device=device), Wanted(target=0.5))
     assert (found.steady.allocated, found.lifetime.allocated) == (160 * MIB, 510 * MIB)
+
+
+def test_without_synchronisation_the_time_would_be_wrong_by_more_than_half(device, monkeypatch):
+    """What the test above guards against: the host alone is no clock."""
+    monkeypatch.setattr(device, "synchronize", lambda: None)
+    work_s = 20 * WORK_S  # far more than the host needs for a step on a busy machine
+    session = open_session(make_workload(lambda batch: device.submit(work_s), length=4096), device=device)
+    found, _ = measure(session, Wanted(target=0.5))
+    assert found.step_s < 0.5 * work_s
+
+
+@pytest.mark.parametrize(("cap_mib", "pressed"), [(400, False), (250, True)])
+def test_sizes_that_change_press_on_a_tight_cap_and_the_run_says_so(device, cap_mib, pressed):
+    """A block does not serve every request: with two sizes that do not fit together the cache is emptied each time."""
+    device.cap_memory(cap_mib * MIB)
+    sizes = itertools.cycle((200, 90))
+
+    def step(batch: Any) -> None:
+        block = device.allocate(next(sizes) * MIB)
+        device.submit(WORK_S)
+        device.free(block)
+
+    found, _ = measure(open_session(make_workload(step, length=4096), device=device), Wanted(target=0.5))
+    assert ("memory_pressure" in found.flags) == pressed
+    assert found.disturbed == pressed
+    assert found.lifetime.reserved <= cap_mib * MIB
 
 
 @pytest.mark.parametrize("in_window", [False, True])

@@ -1,0 +1,63 @@
+"""What the parts share: their arguments, and how they leave lines and tables behind."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+
+
+@dataclass
+class Part:
+    """One running part."""
+
+    out: Path
+    dry_run: bool
+    workloads: Sequence[str]
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def begin(cls, workloads: Sequence[str], dry: Sequence[str] = ()) -> Part:
+        """Read the command line; `workloads` may be chosen from, `dry` are those of a dry run."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--out", type=Path, required=True)
+        parser.add_argument("--seconds", type=float, required=True)
+        parser.add_argument("--workloads", nargs="+", default=[])
+        parser.add_argument("--dry-run", action="store_true")
+        args = parser.parse_args()
+        known = [name for name in args.workloads if name in workloads]
+        chosen = known or (dry if args.dry_run and dry else workloads)
+        return cls(args.out, args.dry_run, chosen, args.seconds)
+
+    def left_s(self) -> float:
+        return self.seconds - (time.monotonic() - self.began)
+
+    def say(self, line: str) -> None:
+        """Add a line to the summary; it is there whatever comes later."""
+        print(line, flush=True)
+        with (self.out / "summary.txt").open("a") as file:
+            file.write(line + "\n")
+
+    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write a table anew."""
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        with (self.out / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def call(command: Sequence[str], **others: Any) -> int:
+    """Run a Python program of this repository; what it prints goes to the part's log."""
+    print(f"+ python {' '.join(command)}", flush=True)
+    return subprocess.run([sys.executable, *command], **others).returncode

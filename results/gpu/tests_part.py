@@ -1,0 +1,53 @@
+"""tests/gpu by pytest; a dry run only collects them."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+from parts import Part, call
+
+
+def main() -> int:
+    part = Part.begin(())
+    report = part.out / "junit.xml"
+    report.unlink(missing_ok=True)
+    command = [
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "tests/gpu",
+        "-p",
+        "no:cacheprovider",
+        "--durations=10",
+        f"--junitxml={report}",
+    ]
+    # one that hangs must not take the time of the others; in order, the short ones first
+    status = call([*command, "--collect-only", "-q"] if part.dry_run else [*command, "-v", "--timeout=100"])
+    if part.dry_run:
+        part.say(f"tests: collected, status {status}")
+        return status
+    if not report.exists():
+        part.say(f"tests: pytest wrote no report, status {status}; see tests/log.txt")
+        return 1
+    rows = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        trouble = next((item for item in case if item.tag in ("failure", "error", "skipped")), None)
+        rows.append(
+            {
+                "test": f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}",
+                "outcome": "passed" if trouble is None else trouble.tag,
+                "seconds": case.get("time"),
+                "message": "" if trouble is None else (trouble.get("message") or "").splitlines()[0][:160],
+            }
+        )
+    part.table("tests", rows)
+    counts = {name: sum(row["outcome"] == name for row in rows) for name in ("passed", "failure", "error", "skipped")}
+    part.say("tests: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    for row in [row for row in rows if row["outcome"] in ("failure", "error")][:5]:
+        part.say(f"tests: {row['test']}: {row['message']}")
+    return 0 if status == 0 else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
