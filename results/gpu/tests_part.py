@@ -17,6 +17,8 @@ def main() -> int:
         "-m",
         "gpu",
         "tests/gpu",
+        "-W",
+        "default",
         "-p",
         "no:cacheprovider",
         "--durations=10",
