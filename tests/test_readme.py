@@ -96,6 +96,7 @@ def test_scripts_that_it_names_are_there():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_blocks_run_as_they_stand(tmp_path):
     """In the README's order, in a fresh folder; only searches are made smaller."""
     (tmp_path / "train.py").write_text(SCRIPT)
@@ -108,7 +109,7 @@ def test_the_blocks_run_as_they_stand(tmp_path):
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             stdin=subprocess.DEVNULL,
         )
         assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout}\n{ended.stderr}"

@@ -69,3 +69,13 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def roughly(seconds: float) -> str:
+    """Return a guessed duration, no finer than a guess is: "40 s", "9 min", "1 h 20 min"."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 90:
+        return f"{round(seconds, -1 if seconds >= 20 else 0):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {round(minutes % 60, -1)} min"

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from autotune.options import Value
 from autotune.records import TrialRecord
-from autotune.report.figures import duration, percent, rounded, significant
+from autotune.report.figures import duration, percent, roughly, rounded, significant
 from autotune.report.flags import NO_WARNING, explain, in_order
 from autotune.report.progress import Current, Progress
 from autotune.report.rows import Row
@@ -64,7 +64,7 @@ class LiveView:
             label = self._state.current.label if self._state.current is not None else ""
             self._state.trial_ended(record)
         if note and note != label:
-            self.note(f"trial {record.number}: {note}")
+            self.note(f"{'numerics guard' if record.numerics is not None else f'trial {record.number}'}: {note}")
 
     def note(self, text: str) -> None:
         self._console.print(plain(text))  # lands above the lines that are redrawn
@@ -91,8 +91,9 @@ class LiveView:
     def _overall(self) -> RenderableType:
         state = self._state
         left = state.left_s()
-        told = f"{state.tally(f'/{state.total}')}, {duration(state.elapsed_s())}"
-        told += ", time left unknown" if left is None else f", about {duration(left)} left"
+        stage = f", {state.place()}" if state.windows or state.checks else ""
+        told = f"{state.done}/{state.total} trials{stage}, {duration(state.elapsed_s())}"
+        told += ", time left unknown" if left is None else f", about {roughly(left)} left"
         line = Table.grid(padding=(0, 1))
         line.add_column(ratio=1, max_width=BAR_WIDTH)
         line.add_column(no_wrap=True)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autotune.report.figures import duration, memory, percent, rounded, significant
+from autotune.report.figures import duration, memory, percent, roughly, rounded, significant
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,19 @@ def test_memory_names_its_unit():
 def test_duration_names_its_unit():
     found = [duration(seconds) for seconds in (0.031, 0.31, 42, 200, 7500, math.inf)]
     assert found == ["31 ms", "0.31 s", "42 s", "3 min 20 s", "2 h 5 min", "?"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (4.4, "4 s"),
+        (43, "40 s"),
+        (89, "90 s"),
+        (91, "2 min"),
+        (560, "9 min"),
+        (5500, "1 h 30 min"),
+        (float("inf"), "?"),
+    ],
+)
+def test_guesses_are_no_finer_than_guesses(seconds, text):
+    assert roughly(seconds) == text
