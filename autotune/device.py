@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -147,6 +148,10 @@ class Device:
     def free_bytes(self) -> int | None:
         return None
 
+    def save_snapshot(self, path: Path, work: Callable[[], object]) -> bool:
+        """Do some work and save what the allocator did meanwhile for torch's viewer; return whether there is such."""
+        return False
+
     def native_bf16(self) -> bool:
         """Whether the device computes in bf16 itself rather than emulating it."""
         try:
@@ -268,6 +273,15 @@ class Cuda(Accelerator):
 
     def retries(self) -> int:
         return int(torch.cuda.memory_stats(self.torch).get("num_alloc_retries", 0))
+
+    def save_snapshot(self, path: Path, work: Callable[[], object]) -> bool:
+        torch.cuda.memory._record_memory_history(device=self.torch)
+        try:
+            work()
+            torch.cuda.memory._dump_snapshot(str(path))
+        finally:
+            torch.cuda.memory._record_memory_history(enabled=None, device=self.torch)
+        return True
 
     def total_bytes(self) -> int | None:
         return int(torch.cuda.get_device_properties(self.torch).total_memory)

@@ -234,7 +234,7 @@ class TrialSpec:
 
     number: int
     kind: str = "trial"
-    """"probe", "sketch", "numerics", "doctor" or "trial" """
+    """"probe", "sketch", "numerics", "doctor", "memory", "profile" or "trial" """
     config: Mapping[str, Any]
     baseline: Mapping[str, Any]
     source: Source
@@ -294,7 +294,7 @@ class TrialRecord:
     numerics: Numerics | None = None
     """what the numerics guard found; for its trials only"""
     diagnosis: Mapping[str, Any] | None = None
-    """what the doctor found; for the doctor only"""
+    """what a look found: of the doctor, of `memory` and of `profile`"""
     gradient_names: tuple[str, ...] | None = None
     phases: Phases = field(default_factory=Phases)
     limits: Limits | None = None

@@ -7,7 +7,22 @@ import sys
 
 import typer
 
-from autotune.cli import doctor, explain, export, init, inspect, options, report, results, run, search, show, verify
+from autotune.cli import (
+    doctor,
+    explain,
+    export,
+    init,
+    inspect,
+    memory,
+    options,
+    profile,
+    report,
+    results,
+    run,
+    search,
+    show,
+    verify,
+)
 from autotune.errors import AutotuneError, UsageError
 
 app = typer.Typer(
@@ -31,6 +46,8 @@ for command in (
     options.options,
     explain.explain,
     doctor.doctor,
+    memory.memory,
+    profile.profile,
 ):
     app.command()(command)
 

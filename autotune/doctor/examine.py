@@ -49,12 +49,12 @@ def examine(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     began = time.perf_counter()
     progress("device", {})
     device = device_named(spec.device)
-    config = _config(workload, spec)
+    config = config_of(workload, spec)
     progress("build", {})
     birthplaces = Birthplaces()
     with birthplaces.watching(), _unwrapping(workload) as unwrapped:
         training = Training(workload, config, device=spec.device, seed=spec.seed)
-    context = _measured(_open(training, device, spec.limits, progress, seconds), birthplaces, tuple(unwrapped))
+    context = _measured(open_session(training, device, spec.limits, progress, seconds), birthplaces, tuple(unwrapped))
     context.deadline = context.session.clock() + EXPERIMENTS_S
     findings, failed = run_checks(context, all_checks(), progress)
     if context.compiled:
@@ -90,7 +90,7 @@ def run_checks(
     return findings, failed
 
 
-def _config(workload: Workload, spec: TrialSpec) -> Config:
+def config_of(workload: Workload, spec: TrialSpec) -> Config:
     """Return what is looked at: the tuned config where one is given, else what the user runs today."""
     today = {**workload.baseline, **spec.baseline}
     values = dict(spec.config) or today
@@ -100,13 +100,13 @@ def _config(workload: Workload, spec: TrialSpec) -> Config:
         return Config(**values)
     if workload.loader is None and not workload.pre_batched:
         raise UsageError(
-            "no batch size: the doctor looks at what you run today",
+            "no batch size: this looks at what you run today",
             hint="Give it: --baseline batch_size=64, or Workload(baseline={'batch_size': 64}).",
         )
     return Config(**{**values, "batch_size": 1})
 
 
-def _open(
+def open_session(
     training: Training,
     device: Device,
     limits: Limits,

@@ -10,18 +10,17 @@ from typing import Any
 
 Encoded = str | bytes
 Decode = Callable[[Encoded], Any]
-"""from a file, or its bytes, to the pixels, height x width x 3"""
+"""from a file, or its bytes, to the decoded image, as the library has it"""
 
 
 def decode_by_pillow(encoded: Encoded, reduced: int = 1) -> Any:
-    """Return the pixels, decoded by Pillow; JPEGs at a half, a quarter or an eighth of a side where `reduced`."""
-    import numpy as np
+    """Return the image, decoded by Pillow; JPEGs at a half, a quarter or an eighth of a side where `reduced`."""
     from PIL import Image
 
     with Image.open(encoded if isinstance(encoded, str) else io.BytesIO(encoded)) as image:
         if reduced > 1:
             image.draft(None, (image.width // reduced, image.height // reduced))
-        return np.asarray(image.convert("RGB"))
+        return image.convert("RGB")
 
 
 def decode_by_opencv(encoded: Encoded, reduced: int = 1) -> Any:

@@ -156,7 +156,8 @@ class Reading:
     def gain(self, fraction: float, *, saved_bytes: int = 0) -> Gain:
         """Return the gain of saving this part of the time in which one process loads a batch."""
         ceilings = self._context.ceilings
-        one_process_s = ceilings.loader_s * max(1, self._context.session.workers)
+        workers = self._context.session.workers
+        one_process_s = workers * ceilings.loader_s if workers else ceilings.wait_s
         share = self._context.share_of_loading(fraction * one_process_s)
         return Gain(share=share, basis=Basis.BOUND if share else Basis.NONE, saved_bytes=saved_bytes)
 

@@ -130,6 +130,14 @@ def _run(spec: TrialSpec, progress: Progress, seconds: dict[str, float]) -> dict
         from autotune.doctor.examine import examine  # no trial needs it
 
         return {"diagnosis": asdict(examine(workload, spec, progress, seconds))}
+    if spec.kind == "memory":
+        from autotune.doctor.memory.observe import observe as account
+
+        return {"diagnosis": asdict(account(workload, spec, progress, seconds))}
+    if spec.kind == "profile":
+        from autotune.doctor.profile.observe import observe as trace
+
+        return {"diagnosis": asdict(trace(workload, spec, progress, seconds))}
     return _measure(workload, spec, progress, seconds)
 
 

@@ -28,7 +28,12 @@ class Pictures(Dataset):
 
 
 def takes(seconds):
-    return lambda encoded, reduced=1: time.sleep(seconds)
+    def work(encoded, reduced=1):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    return work
 
 
 def test_a_faster_decoder_is_found(tmp_path, monkeypatch):
@@ -55,11 +60,11 @@ def test_what_does_not_import_or_read_is_left_out(tmp_path, monkeypatch):
     path = tmp_path / "one.png"
     Image.new("RGB", (8, 6), "red").save(path)
     assert list(images.decoders(str(path))) == ["pillow"]
-    assert images.decode_by_pillow(path.read_bytes()).shape == (6, 8, 3)
+    assert images.decode_by_pillow(path.read_bytes()).size == (8, 6)
 
 
 def test_opencv_sees_the_same_pixels(tmp_path):
     pytest.importorskip("cv2", reason="OpenCV is not installed")
     path = tmp_path / "one.png"
     Image.new("RGB", (8, 6), "red").save(path)
-    assert (images.decode_by_opencv(str(path))[:, :, ::-1] == images.decode_by_pillow(str(path))).all()
+    assert (images.decode_by_opencv(str(path))[:, :, ::-1] == np.array(images.decode_by_pillow(str(path)))).all()

@@ -1,0 +1,75 @@
+"""`autotune memory`: where the memory of a step goes, and which batch size fits."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli import flags
+from autotune.cli.looking import ConfigPath, config_at, looking
+from autotune.cli.parsing import parse_size, parse_values
+
+SNAPSHOT = Path("memory-snapshot.pickle")
+
+
+def memory(
+    script: flags.Script,
+    arguments: flags.Arguments = None,
+    config: ConfigPath = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(help="Find the largest batch size that fits into this, and run it: 20GiB.", show_default=False),
+    ] = None,
+    snapshot: Annotated[
+        Path, typer.Option(help="On CUDA: where torch's own memory snapshot goes, for pytorch.org/memory_viz.")
+    ] = SNAPSHOT,
+    json: Annotated[bool, typer.Option("--json", help="The account as JSON.")] = False,
+    workload: flags.WorkloadName = "",
+    model: flags.ModelName = "",
+    dataset: flags.DatasetName = "",
+    optimizer: flags.OptimizerName = "",
+    loss: flags.LossName = "",
+    training_step: flags.StepName = "",
+    collate_fn: flags.CollateName = "",
+    loader: flags.LoaderName = "",
+    baseline: flags.Baseline = None,
+    device: flags.DeviceName = "",
+    no_lock: flags.NoLock = False,
+    wait: flags.Wait = False,
+) -> None:
+    """Show where the memory of a training step of SCRIPT goes, by kind, by module and over one step.
+
+    With --memory-limit, also the largest batch size that fits: predicted from two sizes, then run. On the CPU the
+    limit is for all that the process holds, Python and libraries included.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from rich.console import Console
+
+    from autotune.doctor.memory.run import account_for, with_snapshot
+    from autotune.report.memory import print_memory
+
+    functions = {
+        "model": model,
+        "dataset": dataset,
+        "optimizer": optimizer,
+        "loss": loss,
+        "training_step": training_step,
+        "collate_fn": collate_fn,
+        "loader": loader,
+    }
+    tuned, today = config_at(config), parse_values(baseline or ())
+    limit = parse_size(memory_limit, "--memory-limit")
+    with looking(script, arguments, workload, functions, device=device, wait=wait, no_lock=no_lock) as look:
+        found = account_for(look, config=tuned, baseline=today, limit=limit)
+        if found.account.snapshot:
+            shutil.copyfile(found.account.snapshot, snapshot)
+            found = with_snapshot(found, str(snapshot))
+    if json:
+        typer.echo(dumps(asdict(found)))
+    else:
+        print_memory(Console(), found, script.name)

@@ -1,0 +1,1 @@
+"""`autotune profile`: a trace of a few steady steps, and the heaviest operations before and after."""
