@@ -29,6 +29,7 @@ from autotune.trials.numerics import check_numerics
 from autotune.trials.outcomes import classify_error, culprit, failure
 from autotune.trials.probe import probe
 from autotune.trials.sandbox import refusal
+from autotune.trials.sending import end_workers_that_cannot_send
 from autotune.workload import Workload
 from autotune.workload.find import load_workload
 from autotune.workload.script import brief, user_traceback
@@ -61,6 +62,7 @@ def run_trial(spec_text: str, progress_descriptor: int | None) -> None:
     began = time.perf_counter()
     spec = from_json(TrialSpec, spec_text)
     progress = Progress(progress_descriptor)
+    end_workers_that_cannot_send()
     seconds: dict[str, float] = {}
     found, error = _run_to_its_end(spec, progress, seconds)
     if error is None:

@@ -16,6 +16,7 @@ TEXTS: tuple[tuple[str, Outcome, str], ...] = (
     # (part of the text in lower case, outcome, reason); looked for in the errors of libraries only, in this order
     ("illegal memory access", Outcome.CRASHED, "illegal memory access"),
     ("bus error", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    ("unable to allocate shared memory", Outcome.OUT_OF_MEMORY, "out of shared memory"),
     ("unable to open shared memory object", Outcome.OUT_OF_MEMORY, "out of shared memory"),
     ("unable to write to file </torch_", Outcome.OUT_OF_MEMORY, "out of shared memory"),
     ("no space left on device (28)", Outcome.OUT_OF_MEMORY, "out of shared memory"),

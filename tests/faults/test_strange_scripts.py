@@ -250,6 +250,36 @@ def build_dataset():
     assert "DataLoader worker process 0" in failure.traceback
 
 
+CANNOT_SEND = {
+    "no room": ("raise_no_room()", Outcome.OUT_OF_MEMORY, "out of shared memory"),
+    "no pickle": ("lambda: 0", Outcome.ERROR, "a loader worker exited unexpectedly"),
+}
+
+
+@pytest.mark.parametrize("name", CANNOT_SEND)
+def test_c3_c04_a_worker_that_cannot_send_its_batch_does_not_hang_the_trial(trial: Trial, name: str) -> None:
+    """Its queue's thread would print the error, and the trial wait for the batch until its time is up."""
+    what, outcome, reason = CANNOT_SEND[name]
+    ran = trial(
+        f"""
+class Unsendable:
+    def __reduce__(self):
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2>: No space left on device (28)")
+raise_no_room = Unsendable
+def collate(items):
+    return torch.zeros(len(items), 4), {what} if get_worker_info() is not None else 0
+def step(model, batch):
+    return model(batch[0]).sum()
+from functools import partial
+Workload = partial(Workload, collate_fn=collate)
+""",
+        config={"batch_size": 8, "num_workers": 1},
+        limits={"timeout_s": 100.0},
+    )
+    assert ran.record.failure is not None
+    assert (ran.record.outcome, ran.record.failure.reason) == (outcome, reason)
+
+
 def test_memory_that_runs_out_in_a_group_of_errors_is_memory(trial: Trial) -> None:
     body = "def before_step():\n    raise ExceptionGroup('both', [ValueError('a'), MemoryError()])\n"
     assert trial(body).record.outcome is Outcome.OUT_OF_MEMORY

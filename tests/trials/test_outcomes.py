@@ -34,6 +34,7 @@ MEMORY_TEXTS = [
     ("DataLoader worker (pid 12) is killed by signal: Killed.", HOST),
     ("DataLoader worker (pid 12) is killed by signal: Bus error. It is possible that", SHM),
     ("unable to open shared memory object </torch_1_2> in read-write mode: No space", SHM),
+    ("unable to allocate shared memory(shm) for file </torch_1_2>: No space left on device (28)", SHM),
     ("unable to write to file </torch_1_2_3>: No space left on device (28)", SHM),
 ]
 

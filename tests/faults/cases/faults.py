@@ -131,10 +131,12 @@ FAULTS = {
         "too little shared memory",
         "trials/test_failures.py::test_a17_c3_a_worker_is_killed",
         "trials/test_watchdog.py::test_c3_shared_memory_that_will_not_do_is_known_beforehand",
+        "faults/test_strange_scripts.py::test_c3_c04_a_worker_that_cannot_send_its_batch_does_not_hang_the_trial",
     ),
     "C5": case(
         "the dataset or the script's import uses the accelerator",
         "trials/test_loading.py::test_c5_a_dataset_that_holds_tensors_elsewhere_has_no_workers",
+        "faults/test_trials.py::test_c5_a_script_that_uses_the_accelerator_on_import_is_seen",
     ),
     "C7": case(
         "a short window lives on what was prefetched",
@@ -281,6 +283,7 @@ FAULTS = {
     "I2": case(
         "many trials leave zombies, segments and memory behind",
         "trials/test_runner.py::test_i2_thirty_trials_leave_nothing",
+        "faults/test_strange_scripts.py::test_a_process_that_leaves_the_trials_session_is_ended_with_it",
         "faults/test_soak.py::test_a_dozen_trials_leave_the_process_as_it_was",
         "faults/test_soak.py::test_three_hundred_trials_leave_the_process_as_it_was",
     ),

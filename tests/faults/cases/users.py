@@ -33,6 +33,7 @@ USERS = {
         "workers hang",
         "trials/test_failures.py::test_c04_c2_a_worker_that_hangs_is_a_timeout_and_no_worker_is_an_answer",
         "trials/test_failures.py::test_c04_a_worker_that_exits_by_itself",
+        "faults/test_strange_scripts.py::test_c3_c04_a_worker_that_cannot_send_its_batch_does_not_hang_the_trial",
         "trials/test_watchdog.py::test_c04_the_time_is_up",
         "search/test_search.py::test_c04_a_baseline_that_hangs_does_not_end_the_search",
     ),
