@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing.queues
 import os
 import signal
+import time
 import traceback
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch.utils.data import get_worker_info
 
 from autotune.records import Outcome
 from autotune.trials.outcomes import classify_error
+
+SIGNAL_S = 10.0  # until a signal was delivered, on the busiest machine
 
 
 def end_workers_that_cannot_send() -> None:
@@ -29,4 +32,5 @@ def _cannot_send(error: BaseException, batch: Any) -> None:
         return  # a queue of the script's own
     if classify_error(error).outcome is Outcome.OUT_OF_MEMORY:
         os.kill(os.getpid(), signal.SIGBUS)  # what the kernel sends where the segment was made, and cannot be filled
+        time.sleep(SIGNAL_S)  # another thread may take it
     os._exit(1)

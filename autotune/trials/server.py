@@ -87,8 +87,8 @@ def serve(connection: socket.socket, temporary: Path) -> None:
         for pid, status in _ended():
             if pid in trials:
                 trials.discard(pid)
-                _end_strays(trials)
                 _send(connection, {"pid": pid, "status": status})
+                _end_strays(trials)
 
 
 def _become_trial(spec: str, log: str, progress: int, sandbox: Sandbox | None, way: str, temporary: Path) -> None:

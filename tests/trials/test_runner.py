@@ -68,7 +68,8 @@ def test_a_trial_leaves_a_whole_record(trial, tmp_path):
 def test_what_a_trial_costs_beyond_its_phases(trial):
     record = trial(config={"batch_size": 8, "num_workers": 1}).record
     assert record.outcome is Outcome.OK
-    assert record.wall_s - sum(getattr(record.phases, part) for part in PARTS) < 1.5
+    # a third of a second where nobody else computes
+    assert record.wall_s - sum(getattr(record.phases, part) for part in PARTS) < 4
     assert record.phases.total_s <= record.wall_s
 
 
