@@ -12,6 +12,7 @@ FAULTS = {
         "out of memory has many texts",
         "trials/test_outcomes.py::test_c01_a1_every_text_of_memory_is_told",
         "trials/test_outcomes.py::test_c01_the_type_says_it_without_a_text",
+        "gpu/test_trials.py::test_memory_that_runs_out_is_told_and_the_next_trial_runs",
     ),
     "A2": case(
         "the word error, in an error or in the output of a good run, is no failure of another kind",
@@ -26,6 +27,7 @@ FAULTS = {
     "A5": case(
         "the second trial reports the peak of the first",
         "faults/test_trials.py::test_a5_the_peak_of_a_trial_is_its_own",
+        "gpu/test_trials.py::test_two_trials_in_a_row_leave_no_memory_behind",
     ),
     "A6": case(
         "the optimizer allocates its state in its first step",
@@ -42,6 +44,8 @@ FAULTS = {
         "the first step takes a workspace that later ones do not",
         "measure/test_device_edges.py::test_a8_the_lifetime_peak_has_the_first_steps_workspace_and_the_steady_one_has_not",
         "measure/test_breakdown.py::test_the_lifetime_peak_is_never_below_the_steady_one",
+        "gpu/test_card.py::test_the_steady_peak_forgets_the_workspace_of_the_first_step_and_the_lifetime_does_not",
+        "gpu/test_trials.py::test_what_cudnn_tries_out_counts_in_the_lifetime_alone",
     ),
     "A9": case(
         "the largest batch arrives late",
@@ -51,6 +55,7 @@ FAULTS = {
     "A11": case(
         "memory of the device lies outside torch's allocator",
         "faults/test_choices.py::test_a11_memory_outside_the_allocator_counts_against_the_limit",
+        "gpu/test_trials.py::test_the_driver_counts_more_than_torch_reserves",
         "trials/test_watchdog.py::test_a12_what_the_driver_shows_of_a_trial",
     ),
     "A12": case(
@@ -153,6 +158,7 @@ FAULTS = {
         "the clock is read before queued work is done",
         "measure/test_device_edges.py::test_d1_c10_queued_work_is_timed_though_the_host_has_long_gone_on",
         "measure/test_device_edges.py::test_one_synchronisation_at_each_edge_of_a_block_and_none_inside",
+        "gpu/test_card.py::test_without_synchronisation_the_time_would_be_wrong_by_more_than_half",
     ),
     "D2": case(
         "compiling in the first steps and at the smaller last batch",

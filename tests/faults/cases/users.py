@@ -95,6 +95,7 @@ USERS = {
         "trials/test_failures.py::test_c17_a_loss_of_nan",
         "measure/test_warmup.py::test_c17_a_loss_that_becomes_nan_in_the_window_is_no_measurement",
         "trials/test_numerics.py::test_c17_c35_an_fp16_model_that_overflows",
+        "gpu/test_trials.py::test_trials_in_16_bits_update_and_stay_finite",
     ),
     "C18": case(
         "mixed precision is slower",
@@ -139,6 +140,8 @@ USERS = {
         "trials/test_runner.py::test_c26_the_script_may_print_what_looks_like_a_record",
         "cli/test_command.py::test_c26_output_of_the_script_stays_out_of_the_tools",
         "faults/test_manners.py::test_no_shell_no_network_no_file_outside_the_run_folder",
+        "trials/sandbox/test_sandbox.py::test_a_script_sees_its_own_writes_and_nobody_else_does",
+        "trials/sandbox/test_sandbox.py::test_what_cannot_be_redirected_is_refused_and_named",
     ),
     "C28": case(
         "loader arguments that are invalid together",
@@ -209,6 +212,7 @@ USERS = {
         "cuDNN's benchmark mode",
         "options/test_conditions.py::test_c43_e7_cudnn_benchmark_needs_fixed_shapes_and_no_determinism",
         "test_tuned.py::test_switches_are_set_back",
+        "gpu/test_options.py::test_cudnn_benchmark_is_on_while_the_config_is_applied",
     ),
     "C44": case(
         "a fork after threads or CUDA",
@@ -267,6 +271,7 @@ USERS = {
         "test_device.py::test_an_accelerator_keeps_its_lifetime_peak_over_resets",
         "measure/test_device_edges.py::test_a8_the_lifetime_peak_has_the_first_steps_workspace_and_the_steady_one_has_not",
         "report/test_trial.py::test_memory_by_kind",
+        "gpu/test_trials.py::test_the_driver_counts_more_than_torch_reserves",
         "report/test_rows.py::test_on_an_accelerator_its_own_memory_decides",
     ),
     "C61": case(
