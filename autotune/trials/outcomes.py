@@ -28,6 +28,7 @@ TEXTS: tuple[tuple[str, Outcome, str], ...] = (
     ("unable to allocate", Outcome.OUT_OF_MEMORY, HOST),
     ("std::bad_alloc", Outcome.OUT_OF_MEMORY, HOST),
     ("alloc_failed", Outcome.OUT_OF_MEMORY, DEVICE),
+    ("_status_not_initialized", Outcome.OUT_OF_MEMORY, f"{DEVICE}?"),  # of a handle that found no memory, nearly always
     ("nvml_success == r internal assert failed", Outcome.OUT_OF_MEMORY, DEVICE),
     ("out of memory", Outcome.OUT_OF_MEMORY, DEVICE),
     # cuDNN says this where a workspace does not fit, and also for what it truly cannot do

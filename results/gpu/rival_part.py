@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parts import FOLDER, ROOT, Part, call
+from parts import FOLDER, ROOT, Part, call, search
 from workloads import NAMES
 
 from autotune.config import Config
@@ -90,7 +90,7 @@ class Bout:
         command += ["--timeout", f"{seconds:.0f}", "--verify", "none", "--quick", "--trials", "60"]
         if self.part.dry_run:
             command += ["--trials", "3", "--trial-budget", "1", "--exclude", "compile_mode"]
-        status = call(command)
+        status = search(self.part, command)
         if not folder.best.exists():
             return f"status {status}"
         self.keep(ours=dict(Config.load(folder.best)))

@@ -6,7 +6,7 @@ import os
 import tomllib
 from typing import Any
 
-from parts import ROOT, Part, call
+from parts import ROOT, Part, search
 
 from autotune.records import Outcome
 from autotune.report.run import read_run
@@ -15,7 +15,7 @@ from autotune.trials.folder import RunFolder
 EXAMPLES = ("char_transformer", "digits_cnn", "jpeg_folder")
 TRIALS = 24
 SCALES = {"jpeg_folder": "2"}  # of the others: what run.py says; cutting more photographs takes a minute
-DRY = ("--device", "cpu", "--quick", "--trial-budget", "1", "--max-batch", "128", "--exclude", "compile_mode")
+DRY = "--device cpu --quick --trial-budget 1 --baseline batch_size=8 --max-batch 16 --exclude num_workers,compile_mode"
 
 
 def main() -> int:
@@ -33,10 +33,10 @@ def main() -> int:
             str(folder),
             "--force",
         ]
-        command += ["--trials", "3" if part.dry_run else str(TRIALS), "--verify", "none" if part.dry_run else "quick"]
-        command += DRY if part.dry_run else ("--timeout", f"{share_s:.0f}", "--trial-timeout", "120")
+        command += ["--trials", "2" if part.dry_run else str(TRIALS), "--verify", "none" if part.dry_run else "quick"]
+        command += DRY.split() if part.dry_run else ("--timeout", f"{share_s:.0f}", "--trial-timeout", "120")
         scale = os.environ["EXAMPLE_SCALE"] if part.dry_run else SCALES.get(example, os.environ["EXAMPLE_SCALE"])
-        status = call(command, env={**os.environ, "EXAMPLE_SCALE": scale})
+        status = search(part, command, env={**os.environ, "EXAMPLE_SCALE": scale})
         failed += status != 0
         row = (
             outcome(example, RunFolder(folder)) if status == 0 else {"example": example, "verdict": f"status {status}"}

@@ -29,6 +29,7 @@ def card() -> Iterator[Device]:
     """The card in this process, without a cap before and after."""
     device = device_named("cuda:0")
     torch.cuda.empty_cache()
+    device.reset_peaks()
     yield device
     torch.cuda.set_per_process_memory_fraction(1.0)
     torch.cuda.empty_cache()

@@ -48,18 +48,27 @@ class Net(nn.Module):
         return self.head(torch.relu(self.mix(torch.relu(self.convolution(images)).mean((2, 3)))))
 
 
-def traced(folder: Path, config: Config, device: str = "cuda:0", side: int = 32, warm: int = 3) -> list[Span]:
-    """Train some steps under a config; return what the profiler saw of the last ones."""
-    batch_size = int(config.value("batch_size"))
-    data = TensorDataset(
-        torch.randn((warm + STEPS) * batch_size, 3, side, side), torch.zeros((warm + STEPS) * batch_size).long()
-    )
+def traced(
+    folder: Path, config: Config, device: str = "cuda:0", side: int = 32, warm: int = 3, ready: bool = False
+) -> list[Span]:
+    """Train some steps under a config; return what the profiler saw of the last ones.
+
+    Args:
+        warm: steps before those.
+        ready: the batches lie in pinned memory already, so that no loading holds the steps up.
+    """
+    batch_size, steps = int(config.value("batch_size")), warm + STEPS
+    images, labels = torch.randn(steps * batch_size, 3, side, side), torch.zeros(steps * batch_size).long()
     seam = device_named(device)
     with Tuned(config, device=device) as tuned:
         model = tuned.model(Net())
         optimizer = tuned.optimizer(torch.optim.AdamW, model.parameters(), lr=1e-3)
+        loader = tuned.loader(TensorDataset(images, labels))
+        if ready:
+            parts = zip(images.split(batch_size), labels.split(batch_size), strict=True)
+            loader = tuned.batches([(part.pin_memory(), of.pin_memory()) for part, of in parts])
         profiler: Any = None
-        for index, (images, labels) in enumerate(tuned.loader(data)):
+        for index, (images, labels) in enumerate(loader):
             if index == warm:
                 seam.synchronize()
                 profiler = profile(activities=seam.profiled_activities())

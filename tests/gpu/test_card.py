@@ -90,7 +90,7 @@ def test_the_places_that_wait_for_the_card_are_named(card):
     values = torch.ones(8, device="cuda:0")
     with card.synchronisations() as found:
         values.sum().item()
-    assert [file for file, _ in found] == [__file__]
+    assert {file for file, _ in found} == {__file__}
     with card.synchronisations() as found:
         values.sum()
     assert found == []

@@ -72,14 +72,14 @@ def test_pinned_memory_is_pinned():
 
 def test_prefetched_batches_go_on_a_stream_of_their_own_while_the_step_computes(tmp_path: Path):
     prefetching = Config(batch_size=512, pin_memory=True, device_prefetch=True)
-    seen = traced(tmp_path, prefetching, side=64)
+    seen = traced(tmp_path, prefetching, side=64, ready=True)
     kernels = [span for span in seen if span.kind == "kernel"]
     copies = [span for span in seen if span.kind == "gpu_memcpy" and "HtoD" in span.name]
     computing = {span.stream for span in kernels}
     beside = [span for span in copies if span.stream not in computing]
     assert beside
     assert any(copy.overlaps(kernel) for copy in beside for kernel in kernels)
-    plain = traced(tmp_path, Config(batch_size=512, pin_memory=True), side=64)
+    plain = traced(tmp_path, Config(batch_size=512, pin_memory=True), side=64, ready=True)
     assert {span.stream for span in plain if span.kind == "gpu_memcpy" and "HtoD" in span.name} <= {
         span.stream for span in plain if span.kind == "kernel"
     }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pynvml
+import time
+
 import pytest
 
-from autotune.config import Config
 from autotune.records import Outcome
 from autotune.search.verification.schedule import abba
 from autotune.search.verification.statistics import compare
@@ -15,22 +15,17 @@ pytestmark = pytest.mark.gpu
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def held_bytes() -> int:
-    """Return what the driver says is in use on the first card."""
-    pynvml.nvmlInit()
-    try:
-        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used)
-    except pynvml.NVMLError as error:
-        pytest.skip(f"the driver does not tell: {error}")
-    finally:
-        pynvml.nvmlShutdown()
+GONE_S = 5.0  # for the driver to take back what an ended process held
 
 
-def test_two_trials_in_a_row_leave_no_memory_behind(trial):
-    before = held_bytes()
+def test_two_trials_in_a_row_leave_no_memory_behind(trial, card):
+    before = card.free_bytes()
     for _ in range(2):
         assert trial().outcome is Outcome.OK
-        assert held_bytes() - before < 64 * MIB
+        end = time.monotonic() + GONE_S
+        while before - card.free_bytes() > 64 * MIB and time.monotonic() < end:
+            time.sleep(0.1)
+        assert before - card.free_bytes() < 64 * MIB
 
 
 def test_the_driver_counts_more_than_torch_reserves(trial, record_property):
@@ -80,6 +75,7 @@ def test_trials_in_16_bits_update_and_stay_finite(trial, precision):
     assert record.measurement.updates >= 3
 
 
+@pytest.mark.timeout(170)
 def test_equal_configs_measure_alike(trial, record_property):
     times: dict[str, list[float]] = {"one": [], "other": []}
     for order in abba("one", "other", 4, seed=0):
@@ -89,4 +85,4 @@ def test_equal_configs_measure_alike(trial, record_property):
             times[arm].append(record.measurement.sample_s)
     found = compare(times["one"], times["other"])
     record_property("a_a", f"{found.speedup:.3f} ({found.lower:.3f} to {found.upper:.3f})")
-    assert abs(found.speedup - 1) < 0.1, Config(batch_size=64)
+    assert abs(found.speedup - 1) < 0.1

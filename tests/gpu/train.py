@@ -33,6 +33,18 @@ def dataset() -> TensorDataset:
     return TensorDataset(torch.randn(2048, 3, 32, 32, generator=draw), torch.randint(0, 10, (2048,), generator=draw))
 
 
+def fill(device: torch.device, held: list[Tensor] | None = None) -> list[Tensor]:
+    """Take all memory that there is."""
+    held = [] if held is None else held
+    for size in (GIB, GIB // 16, GIB // 512):
+        try:
+            while True:
+                held.append(torch.empty(size, dtype=torch.uint8, device=device))
+        except torch.OutOfMemoryError:
+            continue
+    return held
+
+
 def fault(images: Tensor) -> None:
     device = images.device
     if FAULT == "tensor too large":
@@ -42,17 +54,13 @@ def fault(images: Tensor) -> None:
         while True:
             held.append(torch.empty(GIB // 4, dtype=torch.uint8, device=device))
     if FAULT == "no room beside torch":
+        held = fill(device)
         # what cuBLAS and cuDNN take for themselves finds a card that is full
-        held = []
-        try:
-            while True:
-                held.append(torch.empty(GIB // 16, dtype=torch.uint8, device=device))
-        except torch.OutOfMemoryError:
-            square = torch.ones(64, 64, device=device)
-            for _ in range(64):
-                held.append(square @ square)
-                held.append(torch.linalg.inv(square + 64 * torch.eye(64, device=device)))
-            raise
+        square = held.pop()[: 64 * 64 * 4].view(torch.float32).view(1, 1, 64, 64).zero_()
+        held.append(square[0, 0] @ square[0, 0])
+        held.append(torch.nn.functional.conv2d(square, square[:, :, :3, :3]))
+        fill(device, held)
+        torch.empty(GIB, dtype=torch.uint8, device=device)
     if FAULT == "index out of range":
         torch.nn.functional.embedding(torch.tensor([99], device=device), torch.ones(2, 2, device=device)).sum().item()
 

@@ -24,6 +24,7 @@ MEMORY_TEXTS = [
     ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", DEVICE),
     ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", DEVICE),
     ("NVML_SUCCESS == r INTERNAL ASSERT FAILED at CUDACachingAllocator.cpp:830", DEVICE),
+    ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", f"{DEVICE}?"),
     ("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if", f"{DEVICE}?"),
     # the host
     ("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried", HOST),
