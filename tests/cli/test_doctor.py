@@ -1,4 +1,7 @@
-"""`autotune doctor` as people meet it."""
+"""`autotune doctor` as people meet it.
+
+Nothing here rests on a fix that the doctor tries out: what that saves is noise on a busy machine, and may say anything.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ FAULTY = """
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+            self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
             self.spare = nn.Linear(8, 8)  # spare
 
         def forward(self, x):
@@ -28,7 +31,7 @@ FAULTY = """
         return loss
 
     workload = autotune.Workload(
-        model=Net, dataset=lambda: data(512), training_step=training_step, baseline={"batch_size": 32}
+        model=Net, dataset=lambda: data(512), training_step=training_step, baseline={"batch_size": 64}
     )
 """
 
@@ -44,12 +47,14 @@ def test_planted_faults_are_named_with_their_lines(write, run):
     assert places["unused_parameters"] == [f"spare (train.py:{lines['spare']})"]
     assert places["memory_growth"] == [f"train.py:{lines['kept']}"]
     assert places["synchronisations"] == [f"train.py:{lines['read']}"]
+    assert set(places) == {"small_operations", "unused_parameters", "memory_growth", "synchronisations"}
+    assert found["findings"][0]["check"] == "small_operations"
     shares = [item["gain"]["share"] for item in found["findings"] if item["gives"] == "speed"]
     assert shares == sorted(shares, reverse=True)
     assert found["ceilings"]["step_s"] >= found["ceilings"]["compute_s"] > 0
 
 
-def test_a_config_is_looked_at_in_place_of_today(write, run):
+def test_a_clean_script_under_a_config_has_no_finding(write, run):
     script = write("build_model = lambda: nn.Linear(4, 3)\nbuild_dataset = data\nloss = nn.CrossEntropyLoss()\n")
     config = script.with_name("best.toml")
     config.write_text("[options]\nbatch_size = 16\n")
@@ -57,6 +62,7 @@ def test_a_config_is_looked_at_in_place_of_today(write, run):
     assert ended.status == 0, ended.err
     assert "batch_size=16" in ended.out
     assert "A step takes" in ended.out
+    assert "Nothing found" in ended.out
     assert "Traceback" not in ended.err
 
 
