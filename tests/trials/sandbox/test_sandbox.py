@@ -52,8 +52,8 @@ FILES = """
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "a").write_text("temporary")
         assert Path("/dev/null").write_text("nothing") and not os.path.exists("nowhere")
-        Path("/dev/shm/autotune-test").write_text("shared")
-        os.remove("/dev/shm/autotune-test")
+        Path(f"/dev/shm/autotune-test-{os.getpid()}").write_text("shared")
+        os.remove(f"/dev/shm/autotune-test-{os.getpid()}")
         os.makedirs("runs/1", exist_ok=True)
         os.makedirs("runs/1", exist_ok=True)
 """
