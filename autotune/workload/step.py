@@ -106,7 +106,7 @@ def find_loss(output: Any, function: str = "") -> tuple[Callable[[Any], Tensor],
             f"{function or 'the model'} returned a plain number, {output}, which has no gradient",
             hint="Return the loss as a tensor, without .item().",
         )
-    if isinstance(output, Tensor) and output.ndim == 0:
+    if function and isinstance(output, Tensor) and output.ndim == 0:
         raise WorkloadError(
             f"the loss is {describe(output)}: only a floating-point number has a gradient",
             hint="A count, such as the number of right answers, cannot be trained on.",
