@@ -38,6 +38,7 @@ if {str(PACKAGE_ROOT)!r} not in sys.path:
 from autotune.trials.server import main
 main()
 """
+MAX_SOCKET_NAME = 107  # bytes; unix(7): sun_path has 108, one of them for the end
 GONE_S = 10.0  # for the kernel to take a killed group away
 MAX_MESSAGE_BYTES = 1 << 16  # of progress; what is longer is none
 
@@ -139,7 +140,7 @@ class ForkServerRunner:
             return self._connection
         self._forget_server()
         ours, theirs = socket.socketpair()
-        self._scratch = tempfile.mkdtemp(prefix="autotune-")
+        self._scratch = tempfile.mkdtemp(prefix="autotune-", dir=_folder_of_sockets())
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
         environment["TORCHINDUCTOR_CACHE_DIR"] = self._compile_cache.name  # Triton's lies in it
         environment.pop("TRITON_CACHE_DIR", None)
@@ -232,6 +233,13 @@ class ForkServerRunner:
         if ending is not None:
             return _Ending(ending[0], ending[1], watchdog.seen())
         return _Ending(status, None, watchdog.seen())
+
+
+def _folder_of_sockets() -> str:
+    """Return the temporary folder, or /tmp where a socket's name in it would be too long: workers' batches get lost."""
+    folder = tempfile.gettempdir()
+    too_long = len(os.fsencode(folder)) + len("/autotune-xxxxxxxx/listener-xxxxxxxx") > MAX_SOCKET_NAME
+    return "/tmp" if too_long and os.access("/tmp", os.W_OK) else folder
 
 
 def scratch_of(spec: TrialSpec) -> Path:

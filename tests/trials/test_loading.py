@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 
 import pytest
 
 from autotune.documents import from_plain
 from autotune.facts import Facts
 from autotune.records import Outcome
+from autotune.trials.runner import ForkServerRunner
+from tests.trials.trial_scripts import trial_with
 
 SAYS_WHO = """
     import multiprocessing
@@ -53,6 +56,21 @@ def test_c15_a_dataset_that_cannot_be_sent_allows_fork_alone(body, fork_only, tr
     assert facts.workers_refused is None
     assert (facts.fork_only is None) if fork_only is None else (fork_only in facts.fork_only)
     assert facts.start_method in ("fork", "forkserver", "spawn")
+
+
+def test_workers_send_their_batches_where_the_temporary_folder_has_a_long_name(tmp_path, monkeypatch):
+    """A socket's name has room for 107 bytes."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    runner = ForkServerRunner(tmp_path / "server.log")
+    try:
+        config = {"batch_size": 8, "num_workers": 1}
+        ran = trial_with(runner, tmp_path)(config=config, limits={"timeout_s": 60.0})
+    finally:
+        runner.close()
+    assert ran.record.outcome is Outcome.OK, ran.record.failure
+    assert "path too long" not in ran.printed
 
 
 def test_c44_threads_that_a_fork_would_lose_are_seen(trial):
