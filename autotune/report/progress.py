@@ -154,8 +154,10 @@ class Progress:
         limit = None if self.timeout_s is None else max(0.0, self.timeout_s - self.elapsed_s())
         if not self._walls_s:
             return limit
-        trial_s = mean(self._walls_s)
-        window_s = mean(self._window_walls_s) if self._window_walls_s else self._expected_window_s(trial_s)
+        # what was disturbed is measured twice, and counts once
+        trial_s = sum(self._walls_s) / max(1, self.done)
+        counted = sum(self._stages.values())
+        window_s = sum(self._window_walls_s) / counted if counted else self._expected_window_s(trial_s)
         check_s = mean(self._check_walls_s) if self._check_walls_s else window_s
         checks, windows = self._left_over()
         trials = 0 if self.checks or self.windows else max(0, self.total - self.done)
@@ -187,8 +189,9 @@ class Progress:
 
     def _expected_window_s(self, trial_s: float) -> float:
         """Return the time of a window before there was one: a trial's, without the phases that a window leaves out."""
-        found = [max(0.0, item.wall_s - item.phases.cached_s) for item in self._records if item.measurement is not None]
-        return mean(found) if found else trial_s
+        found = [item for item in self._records if item.measurement is not None]
+        left_out_s = mean(item.phases.cached_s for item in found) if found else 0.0
+        return max(0.0, trial_s - left_out_s)
 
     def _rows(self, records: Sequence[TrialRecord], screening: bool = True) -> list[Row]:
         if not screening:

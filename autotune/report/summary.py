@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from autotune.records import HARD_FLAGS
 from autotune.report.compared import compared, gives, parts_now
 from autotune.report.evidence import Answer, Evidence
 from autotune.report.flags import explain
@@ -108,7 +109,7 @@ def _remarks(evidence: Evidence, answer: Answer) -> list[str]:
     row, before = evidence.row(answer), evidence.baseline_row
     if answer.claim is None and row is not None:
         lines.append(f"{screening_line([item for item in (before, row) if item], evidence.noise)}.")
-        lines += [f"Mind: {explain(flag)}" for flag in row.flags]
+        lines += [f"Mind: {explain(flag)}." for flag in row.flags if flag in HARD_FLAGS]
     parts = parts_now(evidence, answer)
     if parts is not None:
         lines.append(f"The time now goes to {parts_text(parts)}.")

@@ -66,13 +66,14 @@ def ranked(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> li
     """Return the usable configs, best first by the objective.
 
     Configs whose every run was disturbed are left out where others, beside the baseline, were not: where the whole
-    search was disturbed, leaving them out would make the baseline win unopposed.
+    search was disturbed, leaving them out would make the baseline win unopposed. The baseline itself always stays:
+    what is slower than it, disturbed as it was, is no answer.
     """
     usable = [item for item in measured if item.usable]
     if (whole := wishes.effective_batch) is not None:  # the baseline may make others
         usable = [item for item in usable if samples_per_update(item.config) == whole] or usable
     if any(item.sound for item in usable if item.config != baseline):
-        usable = [item for item in usable if item.sound]
+        usable = [item for item in usable if item.sound or item.config == baseline]
     if wishes.objective == "latency":
         usable = [item for item in usable if item.config.value("batch_size") == baseline.value("batch_size")]
     order = sorted(usable, key=lambda item: item.sample_s or math.inf)

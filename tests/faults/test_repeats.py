@@ -152,6 +152,23 @@ def test_where_all_but_the_baseline_stay_disturbed_it_does_not_win_unopposed(sea
     assert result.best["precision"] == "bf16"
 
 
+def test_a_sound_config_does_not_win_over_a_disturbed_baseline_that_was_faster(search):
+    class QuietLater(Disturbed):
+        """Disturbs the baseline; everything else is sound, and four times slower."""
+
+        def __init__(self) -> None:
+            super().__init__(set())
+            self.seconds = lambda config: 1e-3 if config["precision"] == "fp32" and config["batch_size"] == 32 else 4e-3
+
+        def _answer(self, spec: TrialSpec) -> TrialRecord:
+            self.which = None if spec.config == spec.baseline else set()
+            return super()._answer(spec)
+
+    result, _ = search(QuietLater(), trials=6, sampler="random", fixed={"num_workers": 0, "channels_last": False})
+    assert result.best["precision"] == "fp32"
+    assert result.best["batch_size"] == 32
+
+
 def test_a_repeat_stands_in_the_place_of_its_run(search):
     runner = Disturbed({2, 5})
     result, _ = search(runner)

@@ -165,6 +165,17 @@ def test_time_left_is_by_the_mean_of_the_trials_so_far(clock):
     assert state.left_s() == pytest.approx(7 * 6.5)
 
 
+def test_time_left_knows_that_disturbed_trials_are_measured_twice(clock):
+    state = Progress(clock)
+    state.begin([], 10, None)
+    for number in range(4):
+        state.trial_started(number, "", {"batch_size": 64}, {})
+        clock.now += 6.5
+        state.trial_ended(ok(number, kind="repeat" if number % 2 else "trial"))
+    assert state.done == 2
+    assert state.left_s() == pytest.approx(8 * 13)
+
+
 def test_time_left_never_exceeds_the_time_limit(clock):
     state = Progress(clock)
     state.begin([], 100, 20.0)

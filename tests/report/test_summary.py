@@ -77,9 +77,11 @@ def test_where_the_time_goes_now(save, mixed):
     assert "The time now goes to " in squeezed(shown(save(mixed)))
 
 
-def test_flags_of_an_unverified_best_are_told(save):
-    run = save([ok(0), ok(1, {"precision": "bf16"}, sample_s=0.0005, flags=("noisy",))])
-    assert "Mind: the times scatter" in squeezed(shown(run))
+def test_signs_that_an_unverified_best_cannot_be_trusted_are_told(save):
+    flags = ("noisy", "cpu_contended_hard")
+    text = squeezed(shown(save([ok(0), ok(1, {"precision": "bf16"}, sample_s=0.0005, flags=flags)])))
+    assert "Mind: other programs kept it waiting for a core" in text
+    assert "scatter" not in text  # show has the rest
 
 
 def test_commands_can_be_copied_whole(tmp_path, mixed):
