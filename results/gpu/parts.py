@@ -14,6 +14,8 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
+OUT_OF_TIME = 124
+LAST_S = 15.0  # of a part, to tell what it found
 
 
 @dataclass
@@ -68,7 +70,11 @@ def search(part: Part, command: Sequence[str], **others: Any) -> int:
     return call([*command, "--no-sandbox"], **others)
 
 
-def call(command: Sequence[str], **others: Any) -> int:
-    """Run a Python program of this repository; what it prints goes to the part's log."""
+def call(command: Sequence[str], *, timeout: float | None = None, **others: Any) -> int:
+    """Run a Python program of this repository, what it prints goes to the part's log; 124: its time was up."""
     print(f"+ python {' '.join(command)}", flush=True)
-    return subprocess.run([sys.executable, *command], **others).returncode
+    try:
+        return subprocess.run([sys.executable, *command], timeout=timeout, **others).returncode
+    except subprocess.TimeoutExpired:
+        print("its time was up", flush=True)
+        return OUT_OF_TIME

@@ -47,7 +47,7 @@ class Part:
 PARTS = (
     Part("tests", 330, 120, "tests/gpu: what the CUDA path does, seen on the card"),
     Part("search", 150, 200, "the three examples searched and verified", 3),
-    Part("agreement", 60, 150, "a trial's time against that of the example's own loop", 2),
+    Part("agreement", 100, 150, "a trial's time against that of the example's own loop", 2),
     Part("memory", 240, 90, "the memory cap at 25 % and 50 % of the card"),
     Part("oracle", 560, 90, "a table of 60 configs of one example"),
     Part("rival", 570, 150, "pytorch-autotune's own three workloads, tuned by it and by us in equal time", 3),

@@ -6,7 +6,7 @@ import os
 import tomllib
 from typing import Any
 
-from parts import ROOT, Part, search
+from parts import LAST_S, ROOT, Part, call, search
 
 from autotune.records import Outcome
 from autotune.report.run import read_run
@@ -17,12 +17,14 @@ TRIALS = 24
 SCALES = {"jpeg_folder": "2"}  # of the others: what run.py says; cutting more photographs takes a minute
 DRY = "--device cpu --quick --trial-budget 1 --baseline batch_size=8 --max-batch 16 --exclude num_workers,compile_mode"
 
+CUT = "import sys; sys.path.insert(0, 'examples'); import jpeg_folder; jpeg_folder.build_dataset()"
+
 
 def main() -> int:
     part = Part.begin(EXAMPLES, dry=EXAMPLES[:1])
     rows, failed = [], 0
     for index, example in enumerate(part.workloads):
-        share_s = (part.left_s() - 10) / (len(part.workloads) - index)
+        share_s = (part.left_s() - 2 * LAST_S) / (len(part.workloads) - index)
         folder = part.out / example
         command = [
             "-m",
@@ -36,6 +38,8 @@ def main() -> int:
         command += ["--trials", "2" if part.dry_run else str(TRIALS), "--verify", "none" if part.dry_run else "quick"]
         command += DRY.split() if part.dry_run else ("--timeout", f"{share_s:.0f}", "--trial-timeout", "120")
         scale = os.environ["EXAMPLE_SCALE"] if part.dry_run else SCALES.get(example, os.environ["EXAMPLE_SCALE"])
+        if example == "jpeg_folder":  # here, once: what a trial writes goes with it
+            call(["-c", CUT], env={**os.environ, "EXAMPLE_SCALE": scale})
         status = search(part, command, env={**os.environ, "EXAMPLE_SCALE": scale})
         failed += status != 0
         row = (
