@@ -44,7 +44,7 @@ class GpuWatch:
         if self._handles and card:
             with suppress(nvml.NVMLError):
                 handle = nvml.nvmlDeviceGetHandleByUUID(card)
-                self._before = frozenset(item.pid for item in nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+                self._before = frozenset(item.pid for item in self._running(handle))
                 self._held_before = int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
                 self._card = handle
 
@@ -59,12 +59,12 @@ class GpuWatch:
         for handle in self._handles:
             with suppress(self._nvml.NVMLError):
                 self._look_for_ours(handle, ours, timed)
-        if self._card is not None and not self._found:
+        if self._card is not None and not self._process_bytes:
             with suppress(self._nvml.NVMLError):
                 self._look_at_card(timed)
 
     def _look_for_ours(self, handle: Any, ours: set[int], timed: bool) -> None:
-        running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        running = self._running(handle)
         if not any(item.pid in ours for item in running):
             return
         if not self._found:
@@ -76,12 +76,21 @@ class GpuWatch:
         self._look_at_clocks(handle, timed)
 
     def _look_at_card(self, timed: bool) -> None:
-        running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._card)
         held = int(self._nvml.nvmlDeviceGetMemoryInfo(self._card).used)
         self._gained_bytes = max(self._gained_bytes, held - self._held_before)
+        if self._found:
+            return  # the processes are known, and only their memory is not
+        running = self._running(self._card)
         if any(item.pid in self._before for item in running):
             self._flags.add("gpu_shared")
         self._look_at_clocks(self._card, timed)
+
+    def _running(self, handle: Any) -> Sequence[Any]:
+        """Return the processes on a card; none where the driver does not tell, as in some containers."""
+        with suppress(self._nvml.NVMLError):
+            found: Sequence[Any] = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            return found
+        return ()
 
     def _look_at_clocks(self, handle: Any, timed: bool) -> None:
         reasons = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
@@ -95,7 +104,7 @@ class GpuWatch:
     def seen(self) -> Mapping[str, Any]:
         """Return what was seen; empty where no card ran the trial."""
         used = self._process_bytes
-        if not used and not self._found and "gpu_shared" not in self._flags:
+        if not used and "gpu_shared" not in self._flags:
             used = self._gained_bytes
         if not used and not self._flags:
             return {}

@@ -223,6 +223,26 @@ def test_a_driver_that_numbers_processes_otherwise_is_asked_for_what_the_card_ho
     assert card.seen() == seen
 
 
+def test_a_driver_that_tells_no_processes_is_asked_for_what_the_card_holds_more():
+    class Silent(Driver):
+        def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    driver = Silent({})
+    card = GpuWatch(1, "GPU-0", driver)
+    driver.held = 700
+    card.look([])
+    assert card.seen() == {"process_bytes": 700, "flags": (), "sm_clock_mhz": 0}
+
+
+def test_where_the_driver_counts_no_memory_of_processes_the_card_does():
+    driver = Driver({})
+    card = GpuWatch(1, "GPU-0", driver)
+    driver.running, driver.held = {1: None}, 800
+    card.look([])
+    assert card.seen()["process_bytes"] == 800
+
+
 def test_what_the_card_shows_counts_no_longer_once_the_trial_is_found_on_it():
     driver = Driver({9: 50})
     card = GpuWatch(1, "GPU-0", driver)
