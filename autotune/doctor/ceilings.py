@@ -49,11 +49,12 @@ def measure_step(session: Session) -> tuple[Ceilings, list[Any]]:
     blocks, _ = measure_window(session, plan, rule)
     found = estimate(blocks)
     per_step = _total(blocks, "samples") / _total(blocks, "steps")
-    wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
+    wait_share = _total(blocks, "wait_s") / _total(blocks, "wall_s")
     compute_s = cached_compute(session)
     cached = [session.stream.next().host for _ in range(4)]
     session.stream.close()
     step_s = found.sample_s * per_step
+    wait_s = wait_share * step_s  # as a share: a sum and a robust mean do not fit together
     loader_s = session.loader_s if session.workers and session.loader_s else wait_s
     ceilings = Ceilings(
         step_s=step_s,

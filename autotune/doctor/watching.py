@@ -36,6 +36,10 @@ class Decoded:
     shrunk: float | None = None
     """how many times a side was made smaller later on, the least of both sides; None: it was not resized"""
     shrunk_at: Line | None = None
+    done_at: float = 0.0
+    """by the clock, when it was decoded"""
+    worked_s: float = 0.0
+    """from then to the end of the last resize: work on its pixels"""
 
 
 @dataclass
@@ -128,7 +132,7 @@ def _pillow(seen: Seen) -> Iterator[None]:
             result = original(image)
             took = time.perf_counter() - began
             line = line_of(sys._getframe(1))
-            noted = Decoded("PIL", encoded, str(image.format), image.size, took, line)
+            noted = Decoded("PIL", encoded, str(image.format), image.size, took, line, done_at=time.perf_counter())
             seen.decoded.append(noted)
             image.__dict__[TAG] = noted
             return result
@@ -148,8 +152,9 @@ def _pillow(seen: Seen) -> Iterator[None]:
         def watched(image: Any, size: Any, resample: Any = None, box: Any = None, *args: Any, **kwargs: Any) -> Any:
             image.load()
             width, height = image.size if box is None else (box[2] - box[0], box[3] - box[1])
+            result = original(image, size, resample, box, *args, **kwargs)
             _note_shrunk(image.__dict__.get(TAG), (width, height), tuple(size))
-            return original(image, size, resample, box, *args, **kwargs)
+            return result
 
         return watched
 
@@ -171,6 +176,7 @@ def _encoded(image: Any) -> str | bytes | None:
 def _note_shrunk(decoded: Decoded | None, before: tuple[float, float], after: tuple[int, ...]) -> None:
     if decoded is None or len(after) != 2 or not all(after):
         return
+    decoded.worked_s = time.perf_counter() - decoded.done_at
     factor = min(before[0] / after[0], before[1] / after[1])
     if decoded.shrunk is None or factor < decoded.shrunk:
         decoded.shrunk, decoded.shrunk_at = factor, line_of(sys._getframe(2))
@@ -192,7 +198,9 @@ def _opencv(seen: Seen) -> Iterator[None]:
             if result is not None:
                 encoded = os.path.abspath(source) if isinstance(source, str) else bytes(source)
                 size = (result.shape[1], result.shape[0])
-                seen.decoded.append(Decoded("cv2", encoded, _format(encoded), size, took, line_of(sys._getframe(1))))
+                line = line_of(sys._getframe(1))
+                at = time.perf_counter()
+                seen.decoded.append(Decoded("cv2", encoded, _format(encoded), size, took, line, done_at=at))
             return result
 
         return watched

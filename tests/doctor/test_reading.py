@@ -100,3 +100,20 @@ def test_stable_stages_are_those_that_return_the_same():
     (stage,) = stable_stages(reading_of(Mixed).reading.reader)
     assert stage.name == "fixed"
     assert stage.fraction > 0.5
+
+
+def test_work_on_the_pixels_is_timed_until_the_resize(tmp_path):
+    path = tmp_path / "one.jpg"
+    Image.new("RGB", (200, 200)).save(path)
+
+    class Worked(Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            image = Image.open(path).convert("RGB")
+            time.sleep(0.01)
+            return torch.from_numpy(np.array(image.resize((50, 50)))).clone()
+
+    (item, *_) = reading_of(Worked).reading.seen.decoded
+    assert item.worked_s >= 0.01

@@ -17,7 +17,7 @@ CHUNK = 1 << 20
 
 def check(context: Context) -> Iterator[Finding]:
     reading = context.reading
-    if reading is None or reading.reader.iterable:
+    if reading is None or reading.reader.iterable or context.worth(reading.gain(1.0)) is None:
         return
     seen = reading.seen
     paths = existing(list(seen.files))

@@ -15,6 +15,7 @@ from autotune.report.figures import memory, percent
 MAX_FILES = 200
 MAX_BYTES = 32 << 20
 MIN_OPENS = 0.9  # a sample
+MIN_FILES = 8  # that were seen: fewer are opened again and again, and packed already
 
 
 def check(context: Context) -> Iterator[Finding]:
@@ -24,7 +25,7 @@ def check(context: Context) -> Iterator[Finding]:
     seen = reading.seen
     opens = sum(seen.opens.values()) / max(1, seen.samples)
     paths = existing(list(seen.files))
-    if opens < MIN_OPENS or not paths:
+    if opens < MIN_OPENS or len(paths) < MIN_FILES:
         return
     saved_s = opens * saved_by_packing(paths)
     gain = reading.gain(reading.fraction(saved_s))

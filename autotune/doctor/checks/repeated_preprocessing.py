@@ -88,13 +88,23 @@ def _parts(reading: Reading) -> Found | None:
     """Return the part of the work that has the same result on every read, where the whole has not."""
     stages = stable_stages(reading.reader)
     decoded = [item for item in reading.seen.decoded if item.line is not None]
-    decode_s = sum(item.seconds for item in decoded) / max(1, reading.seen.samples)
+    by_decoding = _decoding(reading)
     by_stages = sum(stage.fraction for stage in stages)
-    if by_stages >= reading.fraction(decode_s):
+    if by_stages >= by_decoding:
         return _of_stages(stages) if stages else None
     lines = dict.fromkeys(str(item.line) for item in decoded)
     pixels = sum(3 * item.size[0] * item.size[1] for item in decoded) // max(1, reading.seen.samples)
-    return reading.fraction(decode_s), "decoding the images", tuple(lines), pixels
+    return by_decoding, "decoding the images", tuple(lines), pixels
+
+
+def _decoding(reading: Reading) -> float:
+    """Return the part of a sample's time that its decodes take, with what their lines do to open and convert them."""
+    seen, chains = reading.seen, reading.chains
+    decoding = reading.fraction(sum(item.seconds for item in seen.decoded) / max(1, seen.samples))
+    lines = {item.line for item in seen.decoded}
+    in_lines = sum(spent for (frames, _), spent in chains.items() if frames and frames[-1][0] in lines)
+    # a line may do more than that
+    return max(decoding, min(in_lines / max(1e-9, sum(chains.values())), 2 * decoding))
 
 
 def _of_stages(stages: list[Stage]) -> Found:

@@ -30,9 +30,11 @@ def check(context: Context) -> Iterator[Finding]:
         if item.shrunk is not None and item.shrunk >= SHRUNK and item.line is not None:
             groups[item.line, item.format in REDUCED, item.library].append(item)
     for (line, reducible, library), images in groups.items():
-        saved_s = sum(_saved_share(item, reducible) for item in images[:TRIED]) / min(TRIED, len(images))
-        saved_s *= sum(item.seconds for item in images) / max(1, seen.samples)
-        fraction = reading.fraction(saved_s)
+        saved = sum(_saved_share(item, reducible) for item in images[:TRIED]) / min(TRIED, len(images))
+        decoding_s = sum(item.seconds for item in images) / max(1, seen.samples)
+        # what is done to the pixels until they are made fewer has fewer to do, too
+        working_s = sum(item.worked_s * _fewer_pixels(item, reducible) for item in images) / max(1, seen.samples)
+        fraction = reading.fraction(saved * decoding_s + working_s)
         gain = reading.gain(fraction)
         if context.worth(gain) is None:
             continue
@@ -49,7 +51,8 @@ def check(context: Context) -> Iterator[Finding]:
             remedy=_remedy(library, reducible, size, shrunk),
             gain=gain,
             sure=Sureness.CERTAIN if reducible else Sureness.LIKELY,
-            why="the same files were decoded in full and reduced" if reducible else "by the pixels that are left",
+            why=("the same files were decoded in full and reduced; " if reducible else "")
+            + "what is done until the resize counts by its pixels",
         )
 
 
@@ -66,14 +69,19 @@ def _power(shrunk: float) -> int:
     return max(power for power in (1, 2, 4, 8) if power <= shrunk)
 
 
+def _fewer_pixels(item: Decoded, reducible: bool) -> float:
+    """Return the share of the pixels that is spared."""
+    factor = _power(item.shrunk or 1.0) if reducible else item.shrunk or 1.0
+    return 1.0 - 1.0 / factor**2
+
+
 def _saved_share(item: Decoded, reducible: bool) -> float:
     """Return the share of the decode's time that decoding no larger than needed saves."""
-    shrunk = item.shrunk or 1.0
     if not reducible:
-        return 1.0 - 1.0 / shrunk**2
+        return _fewer_pixels(item, reducible)
     if item.encoded is None:
         return 0.0
-    encoded, power = item.encoded, _power(shrunk)
+    encoded, power = item.encoded, _power(item.shrunk or 1.0)
     decode = decode_by_opencv if item.library == "cv2" else decode_by_pillow
     # by the processor's clock, since the two are compared, and others may stop the longer one more often
     full, reduced = (_processor_s(decode, encoded, factor) for factor in (1, power))

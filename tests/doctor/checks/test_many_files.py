@@ -45,6 +45,10 @@ def test_few_files_beside_other_work_are_none(tmp_path):
     assert found_by("many_files", reading_of(lambda: Slow(tmp_path, parts=1))) == []
 
 
+def test_one_file_that_is_opened_again_and_again_is_none(tmp_path):
+    assert found_by("many_files", reading_of(lambda: Parts(tmp_path, parts=2))) == []
+
+
 def test_no_files_are_none():
     assert found_by("many_files", reading_of(vectors)) == []
 
