@@ -77,7 +77,8 @@ def train_all(cases, folder):
         subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.exporting.training", how, folder / "cases.json", folder],
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            # a pool of compile processes in each training would wait for its like
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"},
             check=True,
             timeout=600,
         )
@@ -102,6 +103,7 @@ def test_same_losses_as_tuned(name, trained):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_same_losses_as_tuned_compiled(tmp_path):
     for tuned, exported in train_all(COMPILED, tmp_path).values():
         check(tuned, exported)
