@@ -89,6 +89,12 @@ def _watch(driver: Driver, script: Path) -> None:
         return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > MAX_WATCH_S)
 
     driver.watch(enough)
+    if not driver.updates and driver.loss is not None:
+        raise ScriptError(
+            f"{script.name} makes backward passes and no update of an optimizer of torch.optim: where its steps end "
+            "does not show",
+            hint=f"It may change its parameters itself. Use an optimizer (torch.optim.SGD does the same), or:\n{EXAMPLE}",
+        )
     if not driver.updates:
         raise ScriptError(
             f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",

@@ -139,6 +139,8 @@ def test_a_config_is_applied_at_the_loader_and_the_model(real):
          "did not accept its arguments", "p.parse_args()"),
         ("import sys\nsys.exit('no data')", "called sys.exit: no data", "sys.exit('no data')"),
         ("print('nothing to train')", "ended without an update", ""),
+        ("import torch\nw = torch.ones(2, requires_grad=True)\nfor _ in range(3):\n    w.sum().backward()\n"
+         "    w.data.add_(w.grad, alpha=-0.1)", "no update of an optimizer of torch.optim", ""),
     ],
 )  # fmt: skip
 def test_a_script_that_cannot_be_run_says_so_with_its_own_line(real, write, text, says, line):
