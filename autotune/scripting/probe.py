@@ -93,7 +93,7 @@ def _watch(driver: Driver, script: Path) -> None:
         raise ScriptError(
             f"{script.name} makes backward passes and no update of an optimizer of torch.optim: where its steps end "
             "does not show",
-            hint=f"It may change its parameters itself. Use an optimizer (torch.optim.SGD does the same), or:\n{EXAMPLE}",
+            hint=f"It may change its parameters itself; torch.optim.SGD does the same. Or:\n{EXAMPLE}",
         )
     if not driver.updates:
         raise ScriptError(

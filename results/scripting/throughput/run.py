@@ -6,8 +6,8 @@
 Each round runs a script by itself and as a trial of its own settings, in fresh processes, in ABBA order, and by
 `autotune run` with the default config. By itself a clock reads the time of each optimizer step, and nothing else is
 changed: the median time between two steps of an epoch counts, as a trial's median step does. rounds.csv keeps every
-round, so that a study that was interrupted goes on; throughput.md is written from it. On a quiet machine only: on two busy
-cores single processes of one script differ by far more than what is looked for.
+round, so that a study that was interrupted goes on; throughput.md is written from it. On a quiet machine only:
+on two busy cores single processes of one script differ by far more than what is looked for.
 """
 
 from __future__ import annotations
