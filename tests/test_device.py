@@ -144,3 +144,10 @@ def test_segments_asked_for_too_late_are_warned_about(monkeypatch):
 def test_an_environment_that_sets_the_allocator_keeps_it(value, set_there, monkeypatch):
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", value)
     assert (why_allocator_is_set() is not None) == set_there
+
+
+def test_the_cpu_has_no_memory_snapshot(tmp_path):
+    worked = []
+    assert not device_named("cpu").save_snapshot(tmp_path / "snapshot", lambda: worked.append(1))
+    assert not worked
+    assert not (tmp_path / "snapshot").exists()

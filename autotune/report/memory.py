@@ -87,7 +87,7 @@ def _legend(account: Account) -> Text:
         letter, style = STYLES[part]
         if any(moment.parts.get(part) for moment in account.timeline):
             text.append(letter, style=style)
-            text.append(f" {part}   ", style="dim")
+            text.append(f" {part.removesuffix(' state')}  ", style="dim")
     return text
 
 
