@@ -113,8 +113,11 @@ class Case:
 class Bench:
     """Measures configs of one example, both ways."""
 
-    def __init__(self, script: Path, device: str, runner: ForkServerRunner, folder: RunFolder) -> None:
-        self.script, self.runner, self.folder = script, runner, folder
+    def __init__(
+        self, script: Path, device: str, runner: ForkServerRunner, folder: RunFolder, own: tuple[int, float]
+    ) -> None:
+        """`own` is how much of the own loop is timed at least: epochs after the first, and seconds in them."""
+        self.script, self.runner, self.folder, self._own = script, runner, folder, own
         wishes = Wishes(device=device, trial_timeout_s=600.0)
         self.prepared: Prepared = prepare(Source(script=str(script)), wishes, runner, folder)
         self.specs = Specs(self.prepared, wishes, folder)
@@ -153,7 +156,8 @@ class Bench:
         length = self.prepared.facts.dataset_length
         assert length is not None, "the examples' datasets know their length"
         epoch_s = length * self.trial(config)["trial_sample_s"]
-        return 1 + max(OWN_EPOCHS, math.ceil(OWN_S / epoch_s))
+        epochs, seconds = self._own
+        return 1 + max(epochs, math.ceil(seconds / epoch_s))
 
     def configs(self, best: Path, kept: list[Round]) -> Iterator[tuple[str, Config]]:
         space = self.prepared.space
@@ -246,6 +250,8 @@ def main() -> None:
     parser.add_argument("--configs", nargs="+", choices=CONFIGS, default=CONFIGS)
     parser.add_argument("--best", nargs="+", default=[], metavar="EXAMPLE=TOML", help="else best/EXAMPLE.toml")
     parser.add_argument("--device", default="")
+    parser.add_argument("--own-epochs", type=int, default=OWN_EPOCHS, help="of the own loop, after the first")
+    parser.add_argument("--own-seconds", type=float, default=OWN_S, help="in them, at least")
     parser.add_argument("--out", type=Path, default=FOLDER)
     args = parser.parse_args()
     best = dict(item.split("=", 1) for item in args.best)
@@ -259,7 +265,8 @@ def main() -> None:
             folder.create()
             runner = ForkServerRunner(folder.server_log)
             try:
-                bench = Bench(EXAMPLES / f"{example}.py", args.device, runner, folder)
+                own = args.own_epochs, args.own_seconds
+                bench = Bench(EXAMPLES / f"{example}.py", args.device, runner, folder, own)
                 chosen = Path(best.get(example, FOLDER / "best" / f"{example}.toml"))
                 for name, config in bench.configs(chosen, kept):
                     if name in args.configs:

@@ -22,7 +22,7 @@ from autotune.trials.runner import ForkServerRunner
 SHARES = (0.25, 0.5)
 FIRST_BATCH = 64
 GIB = 1 << 30
-DRY_LIMITS = (600 << 20, 2 << 30)  # bytes of host memory: the first too small for any trial
+DRY_LIMITS = (200 << 20, 2 << 30)  # bytes of host memory: the first too small for any trial
 
 
 class Caps:

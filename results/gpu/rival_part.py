@@ -39,6 +39,8 @@ WINDOW_BLOCKS = 8
 BASELINE, OURS, THEIRS = "baseline", "autotune", "pytorch-autotune"
 SCRIPT = FOLDER / "workloads.py"
 COMPILED = ROOT / "results/search/peers/compiled.py"
+LOADER = "num_workers,prefetch_factor,persistent_workers,pin_memory,device_prefetch,drop_last"
+"""options that do nothing for data that lie on the device"""
 WISHES = Wishes(keep_batch=True)
 
 
@@ -84,9 +86,9 @@ class Bout:
         """Search with the tool itself; return why there is no answer, or nothing."""
         folder = RunFolder(self.part.out / self.name)
         command = ["-m", "autotune", "search", str(SCRIPT), "--out", str(folder.path), "--force", "--keep-batch"]
-        command += ["--timeout", f"{seconds:.0f}", "--verify", "none", "--quick", "--trials", "60"]
+        command += ["--timeout", f"{seconds:.0f}", "--verify", "none", "--quick", "--trials", "60", "--exclude", LOADER]
         if self.part.dry_run:
-            command += ["--trials", "3", "--trial-budget", "1", "--exclude", "compile_mode"]
+            command += ["--trials", "3", "--trial-budget", "1", "--exclude", f"{LOADER},compile_mode"]
         status = search(self.part, command)
         if not folder.best.exists():
             return f"status {status}"
