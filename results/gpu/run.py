@@ -67,7 +67,7 @@ def main() -> int:
     if missing:
         print(f"missing here: {', '.join(missing)}. Put them into a folder on PYTHONPATH; README.md says how.")
         return 2
-    if (ROOT / "results").exists() and not args.dry_run and not has_card():
+    if not args.dry_run and not has_card():
         print("torch sees no CUDA card here. `results/gpu/run.sh --dry-run` does the same on the CPU, tiny.")
         return 2
     card = "dry-run" if args.dry_run else card_name()
@@ -79,18 +79,16 @@ def main() -> int:
         if part.name in args.only:
             ended[part.name] = run(part, out, args)
             write_page(out, card, PARTS)
+            if ended[part.name] == "interrupted":
+                break
     print(summary(out, card, ended, time.monotonic() - began))
     return 0 if all(how == "done" for how in ended.values()) else 1
 
 
 def has_card() -> bool:
     """Whether torch sees a CUDA card: asked in a process of its own, so that this one keeps off it."""
-    return (
-        subprocess.run(
-            [sys.executable, "-c", "import torch; raise SystemExit(not torch.cuda.is_available())"]
-        ).returncode
-        == 0
-    )
+    code = "import torch; raise SystemExit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def card_name() -> str:
@@ -106,14 +104,8 @@ def run(part: Part, out: Path, args: argparse.Namespace) -> str:
     each = part.seconds * (len(args.workloads) or part.workloads) if part.workloads > 1 else part.seconds
     seconds = (part.dry_s if args.dry_run else each) * args.times
     print(f"{part.name}: {part.tells}, at most {seconds:.0f} s; its log: {folder / 'log.txt'}", flush=True)
-    command = [
-        sys.executable,
-        str(FOLDER / f"{part.name}_part.py"),
-        "--out",
-        str(folder),
-        "--seconds",
-        f"{seconds:.0f}",
-    ]
+    command = [sys.executable, str(FOLDER / f"{part.name}_part.py")]
+    command += ["--out", str(folder), "--seconds", f"{seconds:.0f}"]
     command += ["--dry-run"] if args.dry_run else []
     command += ["--workloads", *args.workloads] if args.workloads else []
     began = time.monotonic()

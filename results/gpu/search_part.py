@@ -26,15 +26,8 @@ def main() -> int:
     for index, example in enumerate(part.workloads):
         share_s = (part.left_s() - 2 * LAST_S) / (len(part.workloads) - index)
         folder = part.out / example
-        command = [
-            "-m",
-            "autotune",
-            "search",
-            str(ROOT / "examples" / f"{example}.py"),
-            "--out",
-            str(folder),
-            "--force",
-        ]
+        command = ["-m", "autotune", "search", str(ROOT / "examples" / f"{example}.py")]
+        command += ["--out", str(folder), "--force"]
         command += ["--trials", "2" if part.dry_run else str(TRIALS), "--verify", "none" if part.dry_run else "quick"]
         command += DRY.split() if part.dry_run else ("--timeout", f"{share_s:.0f}", "--trial-timeout", "120")
         scale = os.environ["EXAMPLE_SCALE"] if part.dry_run else SCALES.get(example, os.environ["EXAMPLE_SCALE"])
