@@ -52,7 +52,7 @@ def _about(option: Option) -> str:
 
 
 def _values(option: Option) -> Iterator[str]:
-    yield f"*{option.help[:1].upper()}{option.help[1:]}.*"
+    yield f"*{option.help}*"
     lines = [f"- PyTorch's default: `{value_text(option.default)}`"]
     for where, context in examples().items():
         found = option.choices(context)
@@ -125,7 +125,7 @@ def _snippets(option: Option) -> Iterator[str]:
             if code.count("\n") >= LONGEST_CODE:
                 code = "\n".join([*code.splitlines()[:LONGEST_CODE], "# ...: autotune export writes it whole"])
             advice = f"{snippet.advice}\n\n" if snippet.advice else ""
-            yield f"`{option.name} = {value_text(value)}` in plain PyTorch:\n\n{advice}```python\n{code}\n```"
+            yield f"`{option.name} = {value_text(value)}` comes to:\n\n{advice}```python\n{code}\n```"
 
 
 def _plan_lines(name: str, value: Value) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _plan_lines(name: str, value: Value) -> Iterator[str]:
             if arguments:
                 yield f"{what}(..., {arguments})"
         elif after != before and isinstance(after, bool | int | str):
-            yield f"{item.name} = {after!r}"
+            yield f"# Tuned: {item.name} = {after!r}"
 
 
 def _others(option: Option, context: Context) -> list[Value]:

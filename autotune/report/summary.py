@@ -55,6 +55,7 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
     figures = list(compared(evidence, best))
     if figures:
         console.print(_figures_table(evidence, best))
+        console.print()
     for line in _remarks(evidence, best):
         console.print(plain(line, "dim"))
     for other in evidence.answers[1:]:
