@@ -15,7 +15,8 @@ from autotune.trials.folder import RunFolder
 EXAMPLES = ("char_transformer", "digits_cnn", "jpeg_folder")
 TRIALS = 24
 SCALES = {"jpeg_folder": "2"}  # of the others: what run.py says; cutting more photographs takes a minute
-DRY = "--device cpu --quick --trial-budget 1 --baseline batch_size=8 --max-batch 16 --exclude num_workers,compile_mode"
+DRY = "--device cpu --quick --trial-budget 1 --baseline batch_size=8,num_workers=0 --max-batch 16"
+DRY += " --exclude num_workers,compile_mode"
 
 CUT = "import sys; sys.path.insert(0, 'examples'); import jpeg_folder; jpeg_folder.build_dataset()"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -81,7 +82,10 @@ def traced(
         profiler.__exit__(None, None, None)
     path = folder / "trace.json"
     profiler.export_chrome_trace(str(path))
-    return spans(path)
+    seen = spans(path)
+    if seam.is_accelerator and not names(seen, "kernel"):
+        pytest.skip("the profiler may not see kernels on this machine")
+    return seen
 
 
 def spans(path: Path) -> list[Span]:

@@ -40,7 +40,7 @@ def test_tf32_rounds_matrix_products():
     with Tuned(config(matmul_precision="high"), device="cuda:0"):
         rounded = error()
     assert rounded > 10 * plain
-    assert error() < 2 * plain  # and is set back
+    assert error() < 5 * plain  # and is set back
 
 
 def test_channels_last_reaches_the_activations():
