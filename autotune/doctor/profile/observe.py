@@ -74,15 +74,12 @@ def _timed(session: Session) -> tuple[float, float]:
 
 def _traced(session: Session) -> tuple[int, Any]:
     """Train a few steps under the profiler; return how many, and the profiler."""
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.profiler import profile, record_function
 
-    activities = [ProfilerActivity.CPU]
-    if session.device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
     clock, steps = session.clock, 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the profiler says of itself
-        with profile(activities=activities) as profiler:
+        with profile(activities=session.device.profiled_activities()) as profiler:
             began = clock()
             while steps < STEPS * session.accumulation and (not steps or clock() - began < MAX_PROFILED_S):
                 with record_function("autotune: wait for the batch"):
