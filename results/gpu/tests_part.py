@@ -22,6 +22,8 @@ def main() -> int:
         "-m",
         "gpu",
         "tests/gpu",
+        "-o",
+        "addopts=",  # one at a time on the card
         "-W",
         "default",
         "-p",
