@@ -26,7 +26,7 @@ from tests.options.contexts import CONTEXTS
 SIDES = {"compute", "loader", "memory"}
 
 
-@pytest.fixture(params=OPTIONS.values(), ids=str)
+@pytest.fixture(params=OPTIONS.values(), ids=OPTIONS)
 def option(request):
     return request.param
 

@@ -234,7 +234,7 @@ def test_bf16_whose_loss_stands_still_though_its_gradients_are_right() -> None:
         (transformer, {"precision": "bf16", "checkpoint_segments": 2}),
         (recurrent, {"precision": "bf16"}),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_c39_c37_sound_options_pass_dropout_and_batchnorm_included(
     make: Callable[[], Workload], change: dict[str, Any]
