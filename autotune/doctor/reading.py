@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LOOK_S = 1.5  # each look at the reading takes about so long
 MIN_BATCHES = 2
 MAX_SAMPLES = 400
+MAX_BATCH = 32  # samples that are read and collated at once: slow ones must not keep the doctor for minutes
 IO = Path("/proc/self/io")
 
 
@@ -86,7 +87,7 @@ def reader_of(context: Context) -> Reader | None:
     host: Any = context.training.loader.host
     if not isinstance(host, DataLoader) or host.batch_size is None:
         return None
-    return Reader(host.dataset, host.collate_fn, int(host.batch_size))
+    return Reader(host.dataset, host.collate_fn, min(MAX_BATCH, int(host.batch_size)))
 
 
 Chains = Counter[tuple[tuple[tuple[Line, str], ...], str]]

@@ -61,7 +61,10 @@ def _remedy(library: str, reducible: bool, size: tuple[int, int], shrunk: float)
         return ("make the images smaller once and store them so; JPEG can also be decoded smaller",)
     if library == "cv2":
         return (f"cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_{_power(shrunk)})",)
-    return (f'image = Image.open(path); image.draft("RGB", ({size[0]}, {size[1]}))  # before load, convert, crop',)
+    return (
+        f'image = Image.open(path); image.draft("RGB", ({size[0]}, {size[1]}))  # before load, convert, crop',
+        "# image.size is smaller then, and coordinates of crops shrink with it",
+    )
 
 
 def _power(shrunk: float) -> int:
