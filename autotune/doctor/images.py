@@ -73,5 +73,16 @@ def decoders(example: Encoded) -> dict[str, Decode]:
     return found
 
 
+def to_pillow(decoded: Any) -> Any:
+    """Return what another library decoded as an image of Pillow's, for code that goes on with that."""
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.asarray(decoded)
+    if pixels.shape[0] == 3:  # torchvision's order
+        pixels = np.moveaxis(pixels, 0, 2)
+    return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
+
+
 def _bytes(encoded: Encoded) -> bytes:
     return Path(encoded).read_bytes() if isinstance(encoded, str) else encoded

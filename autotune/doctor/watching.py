@@ -148,6 +148,15 @@ def _pillow(seen: Seen) -> Iterator[None]:
 
         return watched
 
+    def blend(original: Any) -> Any:
+        def watched(first: Any, second: Any, alpha: float) -> Any:
+            made = original(first, second, alpha)
+            if TAG in second.__dict__:  # the first is often a plain one: ImageEnhance.Brightness
+                made.__dict__[TAG] = second.__dict__[TAG]
+            return made
+
+        return watched
+
     def resize(original: Any) -> Any:
         def watched(image: Any, size: Any, resample: Any = None, box: Any = None, *args: Any, **kwargs: Any) -> Any:
             image.load()
@@ -162,6 +171,7 @@ def _pillow(seen: Seen) -> Iterator[None]:
         _replaced(ImageFile.ImageFile, "load", load),
         _replaced(Image.Image, "_new", new),
         _replaced(Image.Image, "resize", resize),
+        _replaced(Image, "blend", blend),
     ):
         yield
 

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageEnhance
 from torch.utils.data import Dataset, IterableDataset
 
 from autotune.doctor.stages import stable_stages
@@ -63,6 +63,7 @@ def test_a_decode_is_known_by_its_resize_through_other_operations(tmp_path):
 
         def __getitem__(self, index):
             image = Image.open(path).convert("RGB").crop((0, 0, 300, 150))
+            image = ImageEnhance.Brightness(image).enhance(1.1)
             return torch.from_numpy(np.array(image.resize((50, 50)))).clone()
 
     decoded = reading_of(Images).reading.seen.decoded

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness
-from autotune.doctor.images import Decode, Encoded, decode_by_pillow, decoders
+from autotune.doctor.images import Decode, Encoded, decode_by_pillow, decoders, to_pillow
 from autotune.doctor.timing import typical
 from autotune.report.figures import duration, percent
 
@@ -30,7 +31,11 @@ def check(context: Context) -> Iterator[Finding]:
     if not tried:
         return
     pillow_s = _seconds(decode_by_pillow, tried)
-    others = {name: _seconds(decode, tried) for name, decode in decoders(tried[0]).items()}
+    back = to_pillow if any(item.worked_s for item in images) else _as_it_is
+    others = {
+        name: _seconds(lambda image, decode=decode: back(decode(image)), tried)  # type: ignore[misc]
+        for name, decode in decoders(tried[0]).items()
+    }
     best = min(others, key=lambda name: others[name], default="")
     if not best or others[best] > FASTER * pillow_s:
         return
@@ -50,6 +55,10 @@ def check(context: Context) -> Iterator[Finding]:
         sure=Sureness.LIKELY,
         why=f"{len(tried)} of your own files were decoded by each; pixels may differ by rounding",
     )
+
+
+def _as_it_is(decoded: Any) -> Any:
+    return decoded
 
 
 def _seconds(decode: Decode, images: list[Encoded]) -> float:

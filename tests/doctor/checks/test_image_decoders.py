@@ -68,3 +68,11 @@ def test_opencv_sees_the_same_pixels(tmp_path):
     path = tmp_path / "one.png"
     Image.new("RGB", (8, 6), "red").save(path)
     assert (images.decode_by_opencv(str(path))[:, :, ::-1] == np.array(images.decode_by_pillow(str(path)))).all()
+
+
+def test_pixels_go_back_to_pillow():
+    pixels = np.zeros((6, 8, 3), np.uint8)
+    pixels[:, :, 0] = 255
+    image = images.to_pillow(pixels)
+    assert (image.size, image.getpixel((0, 0))) == ((8, 6), (0, 0, 255))
+    assert images.to_pillow(torch.zeros(3, 6, 8, dtype=torch.uint8)).size == (8, 6)
