@@ -187,10 +187,11 @@ def print_report(folder: RunFolder, console: Console) -> None:
 
 
 def end_like_ctrl_c() -> None:
-    """Let a terminated search and a closed terminal end as cleanly as Ctrl-C does."""
+    """Let a terminated search and a closed terminal end as cleanly as Ctrl-C does; under nohup it goes on."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)

@@ -81,6 +81,7 @@ class Steered:
             command = [sys.executable, "-c", TERMINAL, *command]
             streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
         options = {"cwd": self.home, "env": self.environment, "start_new_session": True, **streams, **others}
+        options.setdefault("preexec_fn", heed_signals)
         return subprocess.Popen(command, **options)
 
     def finish(self, *more: object) -> str:
@@ -171,6 +172,12 @@ class Terminal:
                 self.shown += data
         except OSError:
             return
+
+
+def heed_signals() -> None:
+    """Take signals as in a shell's foreground: a background job of tests starts with some ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def kill_at(steered: Steered, delay_s: float, how: str, *, records: int = 0) -> dict[int, TrialRecord]:

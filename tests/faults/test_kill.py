@@ -77,6 +77,20 @@ def test_killed_at_fifty_random_moments(tmp_path, part):
     killed_again_and_again(tmp_path, moments, trials=12)
 
 
+@pytest.mark.timeout(300)
+def test_a_closed_terminal_does_not_end_a_search_under_nohup(tmp_path):
+    def as_nohup_does() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    steered = Steered(tmp_path, "--trials", 3)
+    process = steered.start(preexec_fn=as_nohup_does)
+    wait_for_records(steered, 1)
+    process.send_signal(signal.SIGHUP)
+    out = process.communicate(timeout=240)[0].decode()
+    assert process.returncode == 0, out
+    assert len(steered.records()) >= 3
+
+
 class Slow(SimulatedRunner):
     """A tenth of a second a trial, half of it after the record is on disk."""
 
