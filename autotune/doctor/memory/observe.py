@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.batches import clone
-from autotune.device import device_named
+from autotune.device import Device, device_named
 from autotune.doctor.examine import config_of, open_session
 from autotune.doctor.lines import Birthplaces
 from autotune.doctor.memory.account import ACTIVATIONS, Account, ModuleBytes, Moment
@@ -17,10 +17,11 @@ from autotune.doctor.memory.tracking import Tracker
 from autotune.measure.session import Session
 from autotune.measure.training import Training
 from autotune.records import TrialSpec
+from autotune.trials.probe_data import dataset_length
 from autotune.workload import Workload
 
-WARM_UPDATES = 3  # then the optimizer's state is there, and so are the gradients of the step before
-PEAK_UPDATES = 3
+WARM_UPDATES = 2  # then the optimizer's state is there, and so are the gradients of the step before
+PEAK_UPDATES = 2
 MOMENTS = 40  # of the plot
 TOP = 10
 SNAPSHOT = "memory-snapshot.pickle"
@@ -41,7 +42,7 @@ def observe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     birthplaces = Birthplaces()
     with birthplaces.watching():
         training = Training(workload, config, device=spec.device, seed=spec.seed)
-    session = open_session(training, device, spec.limits, progress, seconds)
+    session = _session(training, device, spec, progress, seconds)
     progress("first step", {})
     _train(session, WARM_UPDATES)
     device.reset_peaks()
@@ -73,9 +74,30 @@ def observe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], 
     )
 
 
+def _session(
+    training: Training, device: Device, spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]
+) -> Session:
+    if spec.number == 0:
+        return open_session(training, device, spec.limits, progress, seconds)
+    # another batch size of what the first look knows already: large batches may take long to load
+    length = dataset_length(training)
+    return Session(
+        training=training,
+        device=device,
+        limits=spec.limits,
+        dataset_length=length,
+        progress=progress,
+        seconds=seconds,
+    )
+
+
 def _train(session: Session, updates: int) -> None:
-    for _ in range(updates * session.accumulation):
-        session.step(session.stream.next())
+    """Make so many updates on one new batch: what it holds does not matter to memory."""
+    fetched = session.stream.next()
+    for number in range(updates * session.accumulation):
+        if number and session.ahead:  # a batch on its way to the device arrives once
+            fetched = session.stream.next()
+        session.step(fetched)
     session.device.synchronize()
 
 
