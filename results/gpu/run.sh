@@ -2,7 +2,7 @@
 # Everything that is to be known about autotune on a GPU, measured here: see README.md beside this file.
 #   results/gpu/run.sh                     every part, each within its time
 #   results/gpu/run.sh --only search       one part: tests, search, agreement, memory, oracle or rival
-#   results/gpu/run.sh --dry-run           the same on the CPU, tiny, in about two minutes
+#   results/gpu/run.sh --dry-run           the same on the CPU, tiny, in a few minutes
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-}
