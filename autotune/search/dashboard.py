@@ -6,6 +6,7 @@ list that Optuna kept them in before it gave them names, so that they are stored
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 
 import optuna
@@ -41,7 +42,10 @@ def annotate(trial: optuna.Trial, record: TrialRecord, seen: Observation, baseli
 
 def constrain(trial: optuna.Trial, name: str, violation: float) -> None:
     """Store a constraint; at most 0 is feasible."""
-    trial.set_constraint(name, violation)
+    with warnings.catch_warnings():
+        # a search that was killed between this and the trial's end stores it again: the same, from the same record
+        warnings.filterwarnings("ignore", message=".*is already set", category=UserWarning)
+        trial.set_constraint(name, violation)
     trial.storage.set_trial_system_attr(trial._trial_id, "constraints", [violation])
 
 

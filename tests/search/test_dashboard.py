@@ -11,7 +11,7 @@ import pytest
 
 from autotune.config import Config
 from autotune.records import Outcome
-from autotune.search.dashboard import LONGEST
+from autotune.search.dashboard import LONGEST, constrain
 from autotune.search.ledger import Ledger
 from autotune.search.observation import observe
 from autotune.search.samplers import make_sampler
@@ -113,3 +113,12 @@ def test_what_does_not_fit_is_infeasible(shown):
 def test_long_notes_are_cut(shown):
     study = shown(failed(0, {"batch_size": 32}, Outcome.ERROR, "ValueError", traceback="x" * 9000))
     assert len(study["trials"][0]["note"]["body"]) == LONGEST
+
+
+def test_a_constraint_that_a_killed_search_stored_is_stored_again_without_a_word():
+    study = optuna.create_study()
+    trial = study.ask()
+    constrain(trial, "memory", -0.25)
+    constrain(trial, "memory", -0.25)
+    study.tell(trial, 1.0)
+    assert study.trials[0].system_attrs["constraints"] == [-0.25]
