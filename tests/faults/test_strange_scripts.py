@@ -202,7 +202,7 @@ def before_step():
 def test_what_a_script_does_to_its_process_ends_with_it(name: str, trial: Trial, tmp_path: Path) -> None:
     ran = trial(SURVIVED[name], limits={"timeout_s": 100.0, "budget_s": 1.0})
     assert ran.record.outcome is Outcome.OK, ran.record.failure
-    assert wait_until(lambda: not session_of(ran.pid), 10.0)
+    assert wait_until(lambda: not session_of(ran.pid), 60.0)
 
 
 def test_a_script_deaf_to_every_signal_is_ended_all_the_same(trial: Trial) -> None:
@@ -232,7 +232,7 @@ def before_step():
 """
     trial(body + end)
     daemon = int((tmp_path / "daemon").read_text())
-    assert wait_until(lambda: not psutil.pid_exists(daemon), 10.0)
+    assert wait_until(lambda: not psutil.pid_exists(daemon), 60.0)
 
 
 def test_an_error_in_a_worker_is_told_by_its_own_words(trial: Trial) -> None:
