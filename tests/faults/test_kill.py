@@ -62,10 +62,13 @@ def killed_again_and_again(
 
 
 @pytest.mark.timeout(600)
-def test_killed_four_times_in_four_ways(tmp_path):
-    """The fast form: one moment for each way to end, all in the middle of trials."""
+@pytest.mark.parametrize(
+    ("ways", "trials"), [pytest.param(("SIGKILL", "SIGINT"), 4, id="two"), pytest.param(HOW, 6, marks=pytest.mark.slow)]
+)
+def test_killed_in_the_middle_of_trials(tmp_path, ways, trials):
+    """The fast form: one moment for each way to end."""
     rng = random.Random(4)
-    killed_again_and_again(tmp_path, [(rng.uniform(0, 3), how) for how in HOW], trials=6, in_trials=True)
+    killed_again_and_again(tmp_path, [(rng.uniform(0, 3), how) for how in ways], trials=trials, in_trials=True)
 
 
 @pytest.mark.slow

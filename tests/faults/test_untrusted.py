@@ -141,7 +141,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.mark.usefixtures("alarm")
 def test_mutated_files_end_in_a_message_or_are_read(sound, tmp_path, capfd):
-    fuzz(sound, tmp_path, 300, seed=0, capfd=capfd)
+    fuzz(sound, tmp_path, 120, seed=0, capfd=capfd)
 
 
 @pytest.mark.slow

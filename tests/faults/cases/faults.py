@@ -247,7 +247,7 @@ FAULTS = {
         "a search is interrupted",
         "search/test_search.py::test_g3_an_interrupted_search_keeps_what_it_found_and_resumes_as_if_undisturbed",
         "search/test_search.py::test_a_trial_that_was_recorded_but_not_told_is_not_lost",
-        "faults/test_kill.py::test_killed_four_times_in_four_ways",
+        "faults/test_kill.py::test_killed_in_the_middle_of_trials",
         "faults/test_kill.py::test_killed_at_fifty_random_moments",
         "faults/test_kill.py::test_killed_at_fifty_moments_between_record_and_study",
     ),
