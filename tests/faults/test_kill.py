@@ -142,6 +142,7 @@ def test_killed_at_fifty_moments_between_record_and_study(tmp_path):
     assert result.best is not None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", ["trial", "loader worker", "fork server"])
 def test_a_killed_part_is_an_outcome_and_the_search_goes_on(tmp_path, part):

@@ -81,6 +81,7 @@ def check_flat(looks: list[dict[str, float]], warm: int) -> None:
     assert middle("bytes", late) - middle("bytes", early) < GROWTH_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_dozen_trials_leave_the_process_as_it_was(tmp_path):
     looks = soak(tmp_path, 12)

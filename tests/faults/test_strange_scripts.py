@@ -14,6 +14,7 @@ import pytest
 
 from autotune.records import Outcome
 from tests.cli.conftest import Ended
+from tests.sampling import some
 from tests.trials.trial_scripts import Trial, session_of, wait_until
 
 Run = Callable[..., Ended]
@@ -156,7 +157,7 @@ STRANGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("strange", STRANGE, ids=str)
+@pytest.mark.parametrize("strange", some(STRANGE), ids=str)
 def test_strange_script(strange: Strange, write: Write, run: Run, tmp_path: Path) -> None:
     script = write(PARTS + strange.text + WORKLOAD)
     ended = run("search", script, "--out", "run", "--trials", 1, "--trial-budget", 1, "--verify", "none", "--no-lock")
@@ -198,7 +199,7 @@ def before_step():
 }
 
 
-@pytest.mark.parametrize("name", SURVIVED)
+@pytest.mark.parametrize("name", some(SURVIVED))
 def test_what_a_script_does_to_its_process_ends_with_it(name: str, trial: Trial, tmp_path: Path) -> None:
     ran = trial(SURVIVED[name], limits={"timeout_s": 100.0, "budget_s": 1.0})
     assert ran.record.outcome is Outcome.OK, ran.record.failure

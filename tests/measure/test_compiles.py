@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -33,6 +34,15 @@ class FakeCompiler:
 
     def so_far(self) -> Compiles:
         return Compiles(self.graphs, COMPILE_S * self.graphs, self.cached)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may have compiled."""
+    from torch._dynamo import utils
+
+    monkeypatch.setattr(utils, "counters", defaultdict(Counter))
+    monkeypatch.setattr(utils, "cumulative_time_spent_ns", defaultdict(float))
 
 
 @pytest.fixture

@@ -122,6 +122,16 @@ def test_b5_where_the_last_batch_is_not_ours_to_leave_out_such_sizes_are_no_choi
     assert 16 in choices("batch_size", make_context(dataset_length=97, batchnorm=True, drop_last=True))
 
 
+@pytest.fixture
+def without_compile_mode():
+    """Take the option out, and put all back in their order."""
+    every = dict(OPTIONS)
+    OPTIONS.pop("compile_mode", None)
+    yield
+    OPTIONS.clear()
+    OPTIONS.update(every)
+
+
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
@@ -133,8 +143,8 @@ def test_b5_where_the_last_batch_is_not_ours_to_leave_out_such_sizes_are_no_choi
         ({"batchnorm": True, "dataset_length": 4096, "max_batch": 16}, "no batch is left over"),
     ],
 )
-def test_drop_last_is_offered_only_where_a_ragged_batch_costs(facts, says, monkeypatch):
-    monkeypatch.delitem(OPTIONS, "compile_mode", raising=False)
+@pytest.mark.usefixtures("without_compile_mode")
+def test_drop_last_is_offered_only_where_a_ragged_batch_costs(facts, says):
     assert says in reason("drop_last", make_context(**facts))
 
 

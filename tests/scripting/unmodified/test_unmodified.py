@@ -12,6 +12,7 @@ from autotune.options.base import Context
 from autotune.options.space import make_space
 from autotune.records import Outcome
 from autotune.scripting.run import AppliedConfig, run_script
+from tests.sampling import some
 from tests.scripting.conftest import losses_in
 from tests.scripting.unmodified.conftest import files
 
@@ -39,7 +40,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", some(FOUND))
 def test_a_script_is_found_out_and_trains_as_it_does_alone(real, folder, copy, alone, monkeypatch, name):
     script, before = folder / f"{name}.py", files(folder)
     facts = real.probe(script, unmodified=True)
@@ -67,7 +68,7 @@ def test_a_script_is_found_out_and_trains_as_it_does_alone(real, folder, copy, a
     assert files(folder) == before
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", some(FOUND))
 def test_a_run_with_a_config_reaches_the_scripts_own_end(copy, capsys, name):
     applied = AppliedConfig(Config(batch_size=20, precision="bf16"), None if name == "nanogpt" else 0, lambda _: None)
     status = run_script(copy / f"{name}.py", (), applied)

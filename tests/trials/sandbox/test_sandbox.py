@@ -77,7 +77,7 @@ TRAINING = """
 LOOP = """
     model = build_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for epoch in range(20):
+    for epoch in range(400):
         for x, y in DataLoader(Numbers(), batch_size=8, shuffle=True, num_workers=1):
             loss = (model(x) - y).square().mean()
             loss.backward()
