@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import optuna
 from instances import Instance
+from staged import StagedSampler
 
 from autotune.config import Config
 from autotune.records import Outcome
@@ -40,7 +41,10 @@ def play(instance: Instance, strategy: str, seed: int, looks: tuple[int, ...]) -
     space = instance.space
     name, _, variant = strategy.partition(":")
     objective = Throughput(front_share=0.0) if variant == "time only" else None
-    sampler = make_sampler(name, space, seed, trials=max(looks), objective=objective)
+    if name == "staged":
+        sampler: optuna.samplers.BaseSampler = StagedSampler(space, seed)
+    else:
+        sampler = make_sampler(name, space, seed, trials=max(looks), objective=objective)
     study = optuna.create_study(sampler=sampler)
     flat = distributions(space)
     if not isinstance(sampler, StructuredSampler):
