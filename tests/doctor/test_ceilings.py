@@ -25,7 +25,7 @@ def test_a_step_that_waits_is_bound_by_its_input():
     assert ceilings.wait_s > 1.5 * ceilings.compute_s > 0
     assert verdict(ceilings) == "input"
     assert ceilings.free_loading_samples_per_s > 1.5 * ceilings.samples_per_s
-    assert ceilings.free_compute_samples_per_s < 1.5 * ceilings.samples_per_s
+    assert ceilings.free_compute_samples_per_s < ceilings.free_loading_samples_per_s
     assert len(cached) == 4
 
 
