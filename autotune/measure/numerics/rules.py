@@ -74,14 +74,13 @@ def compare(
     reason = untrained = _untrained(candidate, baseline, weighty)
     reason = reason or _moved_otherwise(candidate, baseline, weighty)
     if claim is Maths.EXACT and reference is not None:
-        worst, allowed = _largest_error(candidate, reference, names)
+        worst, allowed, scale = _largest_error(candidate, reference, names)
         own = reference.baseline_errors[worst.parameter]
-        scale = _norm(reference.run, worst.parameter)
         figures["gradient_error"] = Figure(value=_over(worst.value, scale), parameter=worst.parameter)
         figures["allowed_error"], figures["baseline_error"] = _over(allowed, scale), _over(own, scale)
         if not reason and not worst.value <= allowed:
             reason = (
-                f"the gradient of {worst.parameter} is off by {figures['gradient_error'].value:.2g} of its norm, "
+                f"the gradient of {worst.parameter} is off by {figures['gradient_error'].value:.2g} of its scale, "
                 f"the baseline's own by {figures['baseline_error']:.2g}"
             )
         allowed_loss = max(EXACT_LOSS, ERROR_FACTOR * reference.loss_error)
@@ -236,9 +235,13 @@ def _turned(cosine: Figure | None, ratio: Figure | None) -> str:
     return ""
 
 
-def _largest_error(candidate: Observed, reference: Reference, names: Iterable[str]) -> tuple[Figure, float]:
-    """Return the error that exceeds its bound most (or comes nearest to it), as a norm, and that bound."""
-    found: list[tuple[float, Figure, float]] = []
+def _largest_error(candidate: Observed, reference: Reference, names: Iterable[str]) -> tuple[Figure, float, float]:
+    """Return the error that exceeds its bound most (or comes nearest to it), as a norm, that bound, and their scale.
+
+    The scale is the gradient's norm, or that of the model's densest gradient over as many elements where that is more:
+    a gradient that is 0 but for rounding (of a bias before BatchNorm) has no digits of its own to be wrong in.
+    """
+    found: list[tuple[float, Figure, float, float]] = []
     target = reference.run
     own = reference.baseline_errors
     angles = {name: angle(candidate.gradients[name], target.gradients[name]) for name in names}
@@ -246,14 +249,14 @@ def _largest_error(candidate: Observed, reference: Reference, names: Iterable[st
     densest = max((item.other_norm / math.sqrt(_size(target, name)) for name, item in angles.items()), default=0.0)
     for name, item in angles.items():
         eps = torch.finfo(candidate.gradients[name].dtype).eps
-        floor = ROUNDINGS * eps * max(item.other_norm, densest * math.sqrt(_size(target, name)))
-        allowed = ERROR_FACTOR * max(own[name], typical * item.other_norm, floor)
+        scale = max(item.other_norm, densest * math.sqrt(_size(target, name)))
+        allowed = ERROR_FACTOR * max(own[name], typical * item.other_norm, ROUNDINGS * eps * scale)
         excess = item.distance / allowed if allowed else (0.0 if item.distance == 0.0 else math.inf)
-        found.append((math.inf if math.isnan(excess) else excess, Figure(value=item.distance, parameter=name), allowed))
+        error = Figure(value=item.distance, parameter=name)
+        found.append((math.inf if math.isnan(excess) else excess, error, allowed, scale))
     if not found:
-        return Figure(value=0.0), 0.0
-    _, worst, allowed = max(found, key=lambda item: item[0])
-    return worst, allowed
+        return Figure(value=0.0), 0.0, 0.0
+    return max(found, key=lambda item: item[0])[1:]
 
 
 def _weighty(run: Observed) -> list[str]:
