@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import os
 import sys
 import threading
@@ -191,3 +192,28 @@ def calls_to(*names: str) -> Callable[[ast.AST], bool]:
         return name in names
 
     return wanted
+
+
+def assigns_to(name: str) -> Callable[[ast.AST], bool]:
+    """Return what is true of assignments to a variable or an attribute of that name, for `find_nodes`."""
+
+    def wanted(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            return False
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return any(getattr(target, "attr", getattr(target, "id", None)) == name for target in targets)
+
+    return wanted
+
+
+def assignments(owner: type, attribute: str) -> list[Line]:
+    """Return the lines of a class of the user's, and of its parents, that assign to an attribute."""
+    found: list[Line] = []
+    for part in owner.__mro__:
+        try:
+            file, (source, first) = inspect.getsourcefile(part), inspect.getsourcelines(part)
+        except (OSError, TypeError):
+            continue
+        lines = find_nodes(assigns_to(attribute), [file] if file and users(file) else [])
+        found += [line for line in lines if first <= line.number < first + len(source)]
+    return found

@@ -25,7 +25,7 @@ MAX_KEPT = 64
 class Decoded:
     """One image that was decoded."""
 
-    library: str
+    decoder: str
     """"PIL" or "cv2" """
     encoded: str | bytes | None
     """its file, or the bytes where they lay in memory; None: not known"""
@@ -218,7 +218,7 @@ def _opencv(seen: Seen) -> Iterator[None]:
     def resize(original: Any) -> Any:
         def watched(source: Any, dsize: Any = None, *args: Any, **kwargs: Any) -> Any:
             result = original(source, dsize, *args, **kwargs)
-            if seen.decoded and seen.decoded[-1].library == "cv2":
+            if seen.decoded and seen.decoded[-1].decoder == "cv2":
                 size = (result.shape[1], result.shape[0])
                 _note_shrunk(seen.decoded[-1], (source.shape[1], source.shape[0]), size)
             return result

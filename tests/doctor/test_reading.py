@@ -67,7 +67,7 @@ def test_a_decode_is_known_by_its_resize_through_other_operations(tmp_path):
             return torch.from_numpy(np.array(image.resize((50, 50)))).clone()
 
     decoded = reading_of(Images).reading.seen.decoded
-    assert {(item.library, item.format, item.size, item.encoded) for item in decoded} == {
+    assert {(item.decoder, item.format, item.size, item.encoded) for item in decoded} == {
         ("PIL", "JPEG", (400, 200), str(path))
     }
     assert {item.shrunk for item in decoded} == {3.0}

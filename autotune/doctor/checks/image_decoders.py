@@ -26,7 +26,7 @@ def check(context: Context) -> Iterator[Finding]:
     if reading is None or context.worth(reading.gain(1.0)) is None:
         return
     seen = reading.seen
-    images = [item for item in seen.decoded if item.library == "PIL" and item.line is not None]
+    images = [item for item in seen.decoded if item.decoder == "PIL" and item.line is not None]
     tried = [item.encoded for item in images if item.encoded is not None][:TRIED]
     if not tried:
         return

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import pickle
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives
-from autotune.doctor.lines import Line, find_nodes, users
+from autotune.doctor.lines import Line, assignments, assigns_to, find_nodes, users
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 DEPTH = 4  # of objects in objects of the dataset
@@ -28,8 +29,8 @@ def check(context: Context) -> Iterator[Finding]:
     persistent = bool(context.training.config.value("persistent_workers"))
     if session.workers == 1 and persistent:
         return
-    held = dict(generators(reading.reader.dataset))
-    before = {name: _state(generator) for name, generator in held.items()}
+    held = list(generators(reading.reader.dataset))
+    before = [_state(item.generator) for item in held]
     if not held:
         return
     if reading.reader.iterable:
@@ -37,16 +38,17 @@ def check(context: Context) -> Iterator[Finding]:
     else:
         for index in reading.reader.indices(READS):
             reading.reader.dataset[index]
-    used = [name for name, generator in held.items() if _state(generator) != before[name]]
-    for name in used:
-        lines = [str(line) for line in _made_at(name.rpartition(".")[2])]
+    for item, state in zip(held, before, strict=True):
+        if _state(item.generator) == state:
+            continue
         again = [] if session.workers == 1 else [f"all {session.workers} workers draw the same numbers from it"]
         again += [] if persistent else ["they are the same again in every epoch"]
         yield Finding(
             check="repeated_randomness",
             gives=Gives.RESULT,
-            seen=f"reading samples draws from the generator {name}, which every worker copies: {' and '.join(again)}",
-            where=tuple(lines) or (name,),
+            seen=f"reading samples draws from the generator {item.name}, which every worker copies: "
+            + " and ".join(again),
+            where=tuple(str(line) for line in item.made_at()) or (item.name,),
             remedy=(
                 "draw from torch's global generator (torch.rand), which the loader seeds in each worker, or",
                 "seed it in worker_init_fn with torch.initial_seed()",
@@ -55,28 +57,45 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-def generators(dataset: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the random generators that the dataset holds or the user's modules have, by name."""
-    pending: list[tuple[str, Any, int]] = [(type(dataset).__name__, dataset, 0)]
+@dataclass(frozen=True)
+class Held:
+    """A random generator, and what holds it."""
+
+    name: str
+    generator: Any
+    holder: type | ModuleType
+    """class of the object, or the module"""
+
+    def made_at(self) -> list[Line]:
+        """Return the user's lines that assign it to where it is held."""
+        attribute = self.name.rpartition(".")[2]
+        if isinstance(self.holder, ModuleType):
+            return list(find_nodes(assigns_to(attribute), [str(self.holder.__file__)]))
+        return assignments(self.holder, attribute)
+
+
+def generators(dataset: Any) -> Iterator[Held]:
+    """Yield the random generators that the dataset holds or the user's modules have."""
+    pending: list[tuple[str, Any, type, int]] = [(type(dataset).__name__, dataset, type(dataset), 0)]
     seen: set[int] = set()
     while pending:
-        name, item, depth = pending.pop()
+        name, item, holder, depth = pending.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
         if isinstance(item, GENERATORS):
-            yield name, item
+            yield Held(name, item, holder)
         elif depth < DEPTH and hasattr(item, "__dict__") and not isinstance(item, type | torch.Tensor):
-            pending += [(f"{name}.{key}", value, depth + 1) for key, value in vars(item).items()]
+            pending += [(f"{name}.{key}", value, type(item), depth + 1) for key, value in vars(item).items()]
         elif depth < DEPTH and isinstance(item, list | tuple) and len(item) < 100:
-            pending += [(name, value, depth + 1) for value in item]
+            pending += [(name, value, holder, depth + 1) for value in item]
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and users(file):
             for key, value in list(vars(module).items()):
                 if isinstance(value, GENERATORS) and id(value) not in seen:
                     seen.add(id(value))
-                    yield key, value
+                    yield Held(key, value, module)
 
 
 def _state(generator: Any) -> bytes:
@@ -87,15 +106,3 @@ def _state(generator: Any) -> bytes:
     if isinstance(generator, np.random.RandomState):
         return pickle.dumps(generator.get_state(legacy=False))
     return pickle.dumps(generator.getstate())
-
-
-def _made_at(name: str) -> list[Line]:
-    """Return the user's lines that assign to what is called `name`."""
-
-    def assigns(node: ast.AST) -> bool:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            return False
-        return any(getattr(target, "attr", getattr(target, "id", None)) == name for target in targets)
-
-    return list(find_nodes(assigns))

@@ -28,8 +28,8 @@ def check(context: Context) -> Iterator[Finding]:
     groups: defaultdict[tuple[Line, bool, str], list[Decoded]] = defaultdict(list)
     for item in seen.decoded:
         if item.shrunk is not None and item.shrunk >= SHRUNK and item.line is not None:
-            groups[item.line, item.format in REDUCED, item.library].append(item)
-    for (line, reducible, library), images in groups.items():
+            groups[item.line, item.format in REDUCED, item.decoder].append(item)
+    for (line, reducible, decoder), images in groups.items():
         saved = sum(_saved_share(item, reducible) for item in images[:TRIED]) / min(TRIED, len(images))
         decoding_s = sum(item.seconds for item in images) / max(1, seen.samples)
         # what is done to the pixels until they are made fewer has fewer to do, too
@@ -48,7 +48,7 @@ def check(context: Context) -> Iterator[Finding]:
             seen=f"images of {example.size[0]} x {example.size[1]} are decoded in full and then made at least "
             f"{significant(shrunk, 2)} times smaller a side; {percent(fraction)} of a sample's time could be spared",
             where=tuple(str(place) for place in places),
-            remedy=_remedy(library, reducible, size, shrunk),
+            remedy=_remedy(decoder, reducible, size, shrunk),
             gain=gain,
             sure=Sureness.CERTAIN if reducible else Sureness.LIKELY,
             why=("the same files were decoded in full and reduced; " if reducible else "")
@@ -56,10 +56,10 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-def _remedy(library: str, reducible: bool, size: tuple[int, int], shrunk: float) -> tuple[str, ...]:
+def _remedy(decoder: str, reducible: bool, size: tuple[int, int], shrunk: float) -> tuple[str, ...]:
     if not reducible:
         return ("make the images smaller once and store them so; JPEG can also be decoded smaller",)
-    if library == "cv2":
+    if decoder == "cv2":
         return (f"cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_{_power(shrunk)})",)
     return (
         f'image = Image.open(path); image.draft("RGB", ({size[0]}, {size[1]}))  # before load, convert, crop',
@@ -85,7 +85,7 @@ def _saved_share(item: Decoded, reducible: bool) -> float:
     if item.encoded is None:
         return 0.0
     encoded, power = item.encoded, _power(item.shrunk or 1.0)
-    decode = decode_by_opencv if item.library == "cv2" else decode_by_pillow
+    decode = decode_by_opencv if item.decoder == "cv2" else decode_by_pillow
     # by the processor's clock, since the two are compared, and others may stop the longer one more often
     full, reduced = (_processor_s(decode, encoded, factor) for factor in (1, power))
     return max(0.0, 1.0 - reduced / full)

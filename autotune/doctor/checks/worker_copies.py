@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,7 +17,7 @@ from torch.utils.data import Dataset
 
 from autotune.doctor.context import MIN_MEMORY_SHARE, Context
 from autotune.doctor.findings import Finding, Gain, Gives, Sureness
-from autotune.doctor.lines import find_nodes, users
+from autotune.doctor.lines import assignments
 from autotune.doctor.reading import Reader
 from autotune.measure.memory import own_bytes
 from autotune.report.figures import memory
@@ -67,7 +65,7 @@ def check(context: Context) -> Iterator[Finding]:
         gives=Gives.MEMORY,
         seen=f"{held.name} is {held.objects} Python objects, about {memory(held.bytes)}, "
         f"which each of {session.workers} workers comes to hold again: {how}",
-        where=_made_at(held) or (held.name,),
+        where=tuple(str(line) for line in assignments(held.owner, held.attribute)) or (held.name,),
         remedy=("keep it as one array: numpy.array(names), or bytes with an array of offsets; Arrow, numpy.memmap",),
         gain=Gain(saved_bytes=saved),
         sure=Sureness.LIKELY,
@@ -148,26 +146,3 @@ def _grown(reader: Reader) -> float:
         reader.dataset[known[number % len(known)]]
     after = own_bytes(os.getpid())
     return max(0.0, (middle - before) - (after - middle)) / reads
-
-
-def _made_at(held: Held) -> tuple[str, ...]:
-    """Return the lines of the owner's class that assign to the attribute; empty where it has no source."""
-    found: list[str] = []
-    for owner in held.owner.__mro__:
-        try:
-            file, (source, first) = inspect.getsourcefile(owner), inspect.getsourcelines(owner)
-        except (OSError, TypeError):
-            continue
-        lines = find_nodes(_assigns_to(held.attribute), [file] if file and users(file) else [])
-        found += [str(line) for line in lines if first <= line.number < first + len(source)]
-    return tuple(found)
-
-
-def _assigns_to(name: str) -> Callable[[ast.AST], bool]:
-    def wanted(node: ast.AST) -> bool:
-        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            return False
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return any(getattr(target, "attr", None) == name for target in targets)
-
-    return wanted
