@@ -25,7 +25,10 @@ def torch_switches() -> Iterator[None]:
     if torch is None:
         yield
         return
-    before = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    from torch._functorch import config
+
+    before = torch.get_num_threads(), torch.backends.cudnn.benchmark, config.activation_memory_budget
     yield
     torch.set_num_threads(before[0])
     torch.backends.cudnn.benchmark = before[1]
+    config.activation_memory_budget = before[2]

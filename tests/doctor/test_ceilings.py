@@ -17,15 +17,15 @@ BASE = Ceilings(step_s=0.1, uncertainty=0.01, samples_per_step=10, wait_s=0.0, c
 
 
 def test_a_step_that_waits_is_bound_by_its_input():
-    """Reading a batch takes 80 ms, computing 20 ms."""
-    workload = make_workload(lambda batch: time.sleep(0.02), dataset=lambda: Numbers(96, lambda i: time.sleep(0.01)))
+    """Reading a batch takes 320 ms, computing 20 ms."""
+    workload = make_workload(lambda batch: time.sleep(0.02), dataset=lambda: Numbers(96, lambda i: time.sleep(0.04)))
     session = open_session(workload, device=QuickDevice(device("cpu")))
     warm_up(session, None)
     ceilings, cached = measure_step(session)
     assert ceilings.wait_s > 1.5 * ceilings.compute_s > 0
     assert verdict(ceilings) == "input"
     assert ceilings.free_loading_samples_per_s > 1.5 * ceilings.samples_per_s
-    assert ceilings.free_compute_samples_per_s < ceilings.free_loading_samples_per_s
+    assert ceilings.free_compute_samples_per_s < 1.5 * ceilings.samples_per_s
     assert len(cached) == 4
 
 

@@ -200,9 +200,12 @@ def test_proposing_is_quick_in_twenty_thousand_configs(space: Space) -> None:
     assert pool.count(Encoding(space)) > 20_000
     sampler = StructuredSampler(space)
     seen = [*search(sampler, 5), *[observe(space.baseline)] * 11, *measured(space, 84)]
-    started = time.process_time()
-    proposed = sampler.propose(History(seen, []))
-    assert time.process_time() - started < 5.0  # under a second on a quiet core
+    spent = []
+    for _ in range(3):  # other threads of this process count, too
+        started = time.thread_time()
+        proposed = sampler.propose(History(seen, []))
+        spent.append(time.thread_time() - started)
+    assert min(spent) < 2.0  # under a second on a quiet core
     assert proposed not in [trial.config for trial in seen]
 
 
