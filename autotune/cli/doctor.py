@@ -8,22 +8,18 @@ import typer
 
 from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
+from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import parse_values
 
 
+@names_workload
 def doctor(
     script: flags.Script,
     arguments: flags.Arguments = None,
     config: ConfigPath = None,
     json: Annotated[bool, typer.Option("--json", help="The diagnosis as JSON.")] = False,
-    workload: flags.WorkloadName = "",
-    model: flags.ModelName = "",
-    dataset: flags.DatasetName = "",
-    optimizer: flags.OptimizerName = "",
-    loss: flags.LossName = "",
-    training_step: flags.StepName = "",
-    collate_fn: flags.CollateName = "",
-    loader: flags.LoaderName = "",
+    *,
+    named: Named,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     no_lock: flags.NoLock = False,
@@ -41,17 +37,8 @@ def doctor(
     from autotune.doctor.run import diagnose
     from autotune.report.doctor import print_diagnosis
 
-    functions = {
-        "model": model,
-        "dataset": dataset,
-        "optimizer": optimizer,
-        "loss": loss,
-        "training_step": training_step,
-        "collate_fn": collate_fn,
-        "loader": loader,
-    }
     tuned, today = config_at(config), parse_values(baseline or ())
-    with looking(script, arguments, workload, functions, device=device, wait=wait, no_lock=no_lock) as look:
+    with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = diagnose(look, config=tuned, baseline=today)
     if json:
         typer.echo(dumps(to_document(found)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli import flags
+from autotune.cli.naming import Named
 from autotune.cli.parsing import parse_values, source_of
 from autotune.errors import ScriptError, UsageError
 from autotune.records import TrialSpec
@@ -40,7 +41,7 @@ def init(
     from autotune.trials.folder import RunFolder
     from autotune.trials.runner import ForkServerRunner
 
-    source = source_of(script, arguments, "", {})
+    source = source_of(script, arguments, Named())
     check_script(source)
     if not source.unmodified:
         raise UsageError(f"{script} has a workload already", hint=f"autotune search {script}")

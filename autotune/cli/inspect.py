@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from autotune.cli import flags
+from autotune.cli.naming import Named
 from autotune.cli.parsing import parse_values, source_of
 
 
@@ -29,7 +30,7 @@ def inspect(
     from autotune.trials.folder import RunFolder
     from autotune.trials.runner import ForkServerRunner
 
-    source = source_of(script, arguments, "", {})
+    source = source_of(script, arguments, Named())
     check_script(source)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))

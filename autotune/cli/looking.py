@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.naming import Named
 from autotune.cli.parsing import source_of
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ def config_at(path: Path | None) -> Config | None:
 def looking(
     script: Path,
     arguments: list[str] | None,
-    workload: str,
-    functions: Mapping[str, str],
+    named: Named,
     *,
     device: str,
     wait: bool,
@@ -56,7 +56,7 @@ def looking(
     from autotune.trials.lock import DeviceLocks
     from autotune.trials.runner import ForkServerRunner
 
-    source = source_of(script, arguments, workload, dict(functions))
+    source = source_of(script, arguments, named)
     check_script(source)
     end_like_ctrl_c()
     console = Console(stderr=True)
@@ -64,7 +64,7 @@ def looking(
         folder = RunFolder(Path(scratch))
         folder.create()
         locks = DeviceLocks(script.name, console.print, wait=wait, enabled=not no_lock)
-        runner = ForkServerRunner(folder.server_log)
+        runner = ForkServerRunner(folder.server_log, sandbox=True)
         try:
             locks.take(device)
             with console.status("import") as status:

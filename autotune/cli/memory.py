@@ -10,11 +10,13 @@ import typer
 
 from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
+from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import parse_size, parse_values
 
 SNAPSHOT = Path("memory-snapshot.pickle")
 
 
+@names_workload
 def memory(
     script: flags.Script,
     arguments: flags.Arguments = None,
@@ -27,14 +29,8 @@ def memory(
         Path, typer.Option(help="On CUDA: where torch's own memory snapshot goes, for pytorch.org/memory_viz.")
     ] = SNAPSHOT,
     json: Annotated[bool, typer.Option("--json", help="The account as JSON.")] = False,
-    workload: flags.WorkloadName = "",
-    model: flags.ModelName = "",
-    dataset: flags.DatasetName = "",
-    optimizer: flags.OptimizerName = "",
-    loss: flags.LossName = "",
-    training_step: flags.StepName = "",
-    collate_fn: flags.CollateName = "",
-    loader: flags.LoaderName = "",
+    *,
+    named: Named,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     no_lock: flags.NoLock = False,
@@ -53,18 +49,9 @@ def memory(
     from autotune.doctor.memory.run import account_for, with_snapshot
     from autotune.report.memory import print_memory
 
-    functions = {
-        "model": model,
-        "dataset": dataset,
-        "optimizer": optimizer,
-        "loss": loss,
-        "training_step": training_step,
-        "collate_fn": collate_fn,
-        "loader": loader,
-    }
     tuned, today = config_at(config), parse_values(baseline or ())
     limit = parse_size(memory_limit, "--memory-limit")
-    with looking(script, arguments, workload, functions, device=device, wait=wait, no_lock=no_lock) as look:
+    with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = account_for(look, config=tuned, baseline=today, limit=limit)
         if found.account.snapshot:
             shutil.copyfile(found.account.snapshot, snapshot)

@@ -10,25 +10,21 @@ from typing import Annotated
 import typer
 
 from autotune.cli import flags
+from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
 
 
+@names_workload
 def options(
     script: Annotated[
         Path | None,
         typer.Argument(help="The training script; or the name of an option, for its page.", show_default=False),
     ] = None,
     arguments: flags.Arguments = None,
-    workload: flags.WorkloadName = "",
-    model: flags.ModelName = "",
-    dataset: flags.DatasetName = "",
-    optimizer: flags.OptimizerName = "",
-    loss: flags.LossName = "",
-    training_step: flags.StepName = "",
-    collate_fn: flags.CollateName = "",
-    loader: flags.LoaderName = "",
+    *,
+    named: Named,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     fix: flags.Fix = None,
@@ -59,16 +55,7 @@ def options(
     from autotune.trials.folder import RunFolder
     from autotune.trials.runner import ForkServerRunner
 
-    functions = {
-        "model": model,
-        "dataset": dataset,
-        "optimizer": optimizer,
-        "loss": loss,
-        "training_step": training_step,
-        "collate_fn": collate_fn,
-        "loader": loader,
-    }
-    source = source_of(script, arguments, workload, functions)
+    source = source_of(script, arguments, named)
     wishes = Wishes(
         device=device,
         baseline=parse_values(baseline or ()),

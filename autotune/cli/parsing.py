@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from autotune.cli.naming import Named
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, Value, option_named
 from autotune.records import Source
@@ -119,7 +120,7 @@ def parse_share(text: str, flag: str) -> float:
     return share
 
 
-def source_of(script: Path, arguments: Iterable[str] | None, workload: str, functions: dict[str, str]) -> Source:
+def source_of(script: Path, arguments: Iterable[str] | None, named: Named) -> Source:
     """Return where the workload comes from, as the command line names it.
 
     Raises:
@@ -130,8 +131,8 @@ def source_of(script: Path, arguments: Iterable[str] | None, workload: str, func
         Source(
             script=str(script.resolve()),
             arguments=tuple(arguments or ()),
-            workload=workload,
-            functions={role: name for role, name in functions.items() if name},
+            workload=named.workload,
+            functions={role: name for role, name in named.functions.items() if name},
         )
     )
 

@@ -9,9 +9,11 @@ import typer
 
 from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
+from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import parse_values
 
 
+@names_workload
 def profile(
     script: flags.Script,
     arguments: flags.Arguments = None,
@@ -24,14 +26,8 @@ def profile(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The operations as JSON.")] = False,
-    workload: flags.WorkloadName = "",
-    model: flags.ModelName = "",
-    dataset: flags.DatasetName = "",
-    optimizer: flags.OptimizerName = "",
-    loss: flags.LossName = "",
-    training_step: flags.StepName = "",
-    collate_fn: flags.CollateName = "",
-    loader: flags.LoaderName = "",
+    *,
+    named: Named,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     no_lock: flags.NoLock = False,
@@ -50,18 +46,9 @@ def profile(
     from autotune.doctor.profile.run import profile as profile_both
     from autotune.report.profile import print_profiles
 
-    functions = {
-        "model": model,
-        "dataset": dataset,
-        "optimizer": optimizer,
-        "loss": loss,
-        "training_step": training_step,
-        "collate_fn": collate_fn,
-        "loader": loader,
-    }
     tuned, today = config_at(config), parse_values(baseline or ())
     folder = out or _folder(config, script)
-    with looking(script, arguments, workload, functions, device=device, wait=wait, no_lock=no_lock) as look:
+    with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = profile_both(look, folder, config=tuned, baseline=today)
     if json:
         typer.echo(dumps(asdict(found)))

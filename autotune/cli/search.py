@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli import flags
+from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import (
     parse_allowed,
     parse_choices,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from autotune.trials.folder import RunFolder
 
 
+@names_workload
 def search(
     script: flags.Script,
     arguments: flags.Arguments = None,
@@ -56,14 +58,8 @@ def search(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the search in the run folder.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the search in the run folder.")] = False,
     storage: Annotated[str, typer.Option(help="An Optuna storage; default: study.db in the run folder.")] = "",
-    workload: flags.WorkloadName = "",
-    model: flags.ModelName = "",
-    dataset: flags.DatasetName = "",
-    optimizer: flags.OptimizerName = "",
-    loss: flags.LossName = "",
-    training_step: flags.StepName = "",
-    collate_fn: flags.CollateName = "",
-    loader: flags.LoaderName = "",
+    *,
+    named: Named,
     baseline: flags.Baseline = None,
     device: flags.DeviceName = "",
     fix: flags.Fix = None,
@@ -98,15 +94,6 @@ def search(
     from autotune.search.setup import Wishes
     from autotune.trials.folder import RunFolder
 
-    functions = {
-        "model": model,
-        "dataset": dataset,
-        "optimizer": optimizer,
-        "loss": loss,
-        "training_step": training_step,
-        "collate_fn": collate_fn,
-        "loader": loader,
-    }
     wishes = Wishes(
         device=device,
         baseline=parse_values(baseline or ()),
@@ -147,7 +134,7 @@ def search(
     folder = RunFolder(out or Path("results") / script.stem)
     with reported(folder, console):
         result = search_workload(
-            source_of(script, arguments, workload, functions),
+            source_of(script, arguments, named),
             folder,
             wishes,
             make_view(console),

@@ -90,3 +90,22 @@ def test_a_memory_limit_that_is_no_size(write, run):
     ended = run("memory", write(SCRIPT), "--memory-limit", "much")
     assert ended.status == 2
     assert "--memory-limit much: not a size" in ended.message
+
+
+@pytest.mark.parametrize("command", ["doctor", "memory", "profile"])
+def test_no_file_of_the_users_is_changed(write, run, command):
+    script = write("""
+        def dataset():
+            with open("notes.txt", "w") as file:
+                file.write("overwritten")
+            return data(64)
+
+        workload = autotune.Workload(
+            model=lambda: nn.Linear(4, 3), dataset=dataset, loss=nn.CrossEntropyLoss(), baseline={"batch_size": 16}
+        )
+    """)
+    notes = script.with_name("notes.txt")
+    notes.write_text("mine")
+    ended = run(command, script)
+    assert ended.status == 0, ended.err
+    assert notes.read_text() == "mine"

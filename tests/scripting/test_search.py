@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 
+from autotune.cli.naming import Named
 from autotune.cli.parsing import source_of
 from autotune.cli.verify import _source
 from autotune.report.outcome import apply_line
@@ -23,7 +24,7 @@ class Silent(Events):
 @pytest.mark.timeout(400)  # repeats where other programs disturb it
 def test_a_search_needs_the_script_and_its_arguments_alone(runner, tmp_path):
     script = PROGRAMS / "digits.py"
-    source = source_of(script, ["--epochs", "4"], "", {})
+    source = source_of(script, ["--epochs", "4"], Named())
     assert source.unmodified
     wishes = Wishes(
         trials=3,
