@@ -93,7 +93,7 @@ def test_a_memory_limit_that_is_no_size(write, run):
 
 
 @pytest.mark.parametrize("command", ["doctor", "memory", "profile"])
-def test_no_file_of_the_users_is_changed(write, run, command):
+def test_no_file_of_the_users_is_changed(write, process, command):
     script = write("""
         def dataset():
             with open("notes.txt", "w") as file:
@@ -106,6 +106,6 @@ def test_no_file_of_the_users_is_changed(write, run, command):
     """)
     notes = script.with_name("notes.txt")
     notes.write_text("mine")
-    ended = run(command, script)
+    ended = process(command, script)
     assert ended.status == 0, ended.err
     assert notes.read_text() == "mine"
