@@ -133,22 +133,37 @@ class LineShares:
 
 def sample_lines(work: Callable[[], object]) -> LineShares:
     """Run `work` in this thread and sample where it is meanwhile."""
-    target = threading.get_ident()
     found = LineShares(0, Counter(), 0)
-    stop = threading.Event()
+
+    def look(frame: FrameType, since_s: float) -> None:
+        found.samples += 1
+        line = line_of(frame)
+        if in_backward(frame):
+            found.backward += 1
+        elif line is not None:
+            found.forward[line] += 1
+
+    sample_frames(work, look)
+    return found
+
+
+def sample_frames(work: Callable[[], object], look: Callable[[FrameType, float], None]) -> None:
+    """Run `work` in this thread; another one calls `look` with its innermost frame about every `SAMPLE_S`.
+
+    The second argument is the time since the sample before, s: longer where a call kept the interpreter's lock.
+    """
+    target, stop = threading.get_ident(), threading.Event()
 
     def watch() -> None:
+        last = time.perf_counter()
         while not stop.is_set():
             time.sleep(SAMPLE_S)
             frame = sys._current_frames().get(target)
-            if frame is None or stop.is_set():
-                continue
-            found.samples += 1
-            line = line_of(frame)
-            if in_backward(frame):
-                found.backward += 1
-            elif line is not None:
-                found.forward[line] += 1
+            now = time.perf_counter()
+            if frame is not None and not stop.is_set():
+                look(frame, now - last)
+            last = now
+            del frame  # what a kept frame holds would outlive the work
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
@@ -160,7 +175,6 @@ def sample_lines(work: Callable[[], object]) -> LineShares:
         stop.set()
         thread.join()
         sys.setswitchinterval(before)
-    return found
 
 
 def user_files() -> list[str]:

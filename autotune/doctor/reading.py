@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ import numpy as np
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.doctor.findings import Basis, Gain
-from autotune.doctor.lines import SAMPLE_S, SWITCH_S, Line, users
+from autotune.doctor.lines import Line, sample_frames, users
 from autotune.doctor.watching import Seen, watching
 
 if TYPE_CHECKING:
@@ -175,31 +174,13 @@ def _sample_chains(work: Callable[[], object]) -> Chains:
 
     A call that keeps the interpreter's lock is seen once, at its end: by its time it still counts in full.
     """
-    target, stop = threading.get_ident(), threading.Event()
     found: Chains = Counter()
     own = sys._getframe()
 
-    def watch() -> None:
-        last = time.perf_counter()
-        while not stop.is_set():
-            time.sleep(SAMPLE_S)
-            frame = sys._current_frames().get(target)
-            now = time.perf_counter()
-            if frame is not None and not stop.is_set():
-                found[_chain(frame, own)] += now - last  # type: ignore[assignment]
-            last = now
-            del frame
+    def look(frame: FrameType, since_s: float) -> None:
+        found[_chain(frame, own)] += since_s  # type: ignore[assignment]
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        work()
-    finally:
-        stop.set()
-        thread.join()
-        sys.setswitchinterval(before)
+    sample_frames(work, look)
     return found
 
 

@@ -13,7 +13,7 @@ from autotune.measure.session import KEPT_LOSSES, Session
 from autotune.measure.validity import NonFinite, finite
 from autotune.measure.warmup import warm_up
 from autotune.measure.window import measure_window, plan_blocks
-from autotune.records import Block, Measurement, start_share_s
+from autotune.records import Block, Measurement, TrialSpec, start_share_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,19 @@ class Wanted:
     """samples of the whole training: the start is spread over them; None: it is not"""
     known_compile_s: float = 0.0
     """what compiling took before the compile cache knew this config"""
+
+    @classmethod
+    def of(cls, spec: TrialSpec) -> Wanted:
+        """Return what a trial's spec asks."""
+        return cls(
+            target=spec.target,
+            best_sample_s=spec.best_sample_s,
+            fixed_blocks=spec.fixed_blocks,
+            gradient_names=spec.gradient_names,
+            small_batch=spec.small_batch,
+            planned_samples=spec.planned_samples,
+            known_compile_s=spec.known_compile_s,
+        )
 
 
 def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, ...]]:

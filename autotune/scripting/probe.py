@@ -30,6 +30,7 @@ from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
 from autotune.scripting.trial import keep, script_of
+from autotune.trials.device_facts import device_facts
 from autotune.trials.model_facts import model_facts
 from autotune.trials.probe_data import (
     SHAPES_SEEN,
@@ -155,17 +156,8 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
     models = driver.models.models
     refused = settings.refusals(models, driver.optimizers.optimizers)
     return Facts(
-        device=device.id,
-        device_name=device.name,
-        device_memory_bytes=device.total_bytes(),
-        device_free_bytes=device.free_bytes(),
-        default_threads=torch.get_num_threads(),
-        native_bf16=device.native_bf16(),
-        native_fp16=device.native_fp16(),
-        capability=device.capability(),
-        matmul_precision=torch.get_float32_matmul_precision(),
+        **device_facts(device),
         allocator_refused=why_allocator_is_set(),
-        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=training.workload.drop_last,
         iterable=isinstance(training.dataset, IterableDataset),

@@ -71,19 +71,10 @@ def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict
             clock=driver.clock,
             seconds=seconds,
         )
-        wanted = Wanted(
-            target=spec.target,
-            best_sample_s=spec.best_sample_s,
-            fixed_blocks=spec.fixed_blocks,
-            gradient_names=spec.gradient_names,
-            small_batch=spec.small_batch,
-            planned_samples=spec.planned_samples,
-            known_compile_s=spec.known_compile_s,
-        )
         driver.on_rerun = lambda: session.flag("script_rerun")
         if driver.runs > 1:
             driver.on_rerun()
-        measurement, gradient_names = measure(session, wanted)
+        measurement, gradient_names = measure(session, Wanted.of(spec))
         seconds["first_batch_s"] = driver.first_batch_s
         return {"measurement": measurement, "gradient_names": gradient_names}
     finally:

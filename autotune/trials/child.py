@@ -174,16 +174,7 @@ def _measure(workload: Workload, spec: TrialSpec, progress: Progress, seconds: d
         progress=progress,
         seconds=seconds,
     )
-    wanted = Wanted(
-        target=spec.target,
-        best_sample_s=spec.best_sample_s,
-        fixed_blocks=spec.fixed_blocks,
-        gradient_names=spec.gradient_names,
-        small_batch=spec.small_batch,
-        planned_samples=spec.planned_samples,
-        known_compile_s=spec.known_compile_s,
-    )
-    measurement, gradient_names = measure(session, wanted)
+    measurement, gradient_names = measure(session, Wanted.of(spec))
     seconds["first_batch_s"] = session.stream.first_batch_s
     return {"measurement": measurement, "gradient_names": gradient_names}
 

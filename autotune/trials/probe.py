@@ -25,6 +25,7 @@ from autotune.facts import Facts
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
 from autotune.records import TrialSpec
+from autotune.trials.device_facts import device_facts
 from autotune.trials.model_facts import model_facts
 from autotune.trials.probe_data import (
     dataset_length,
@@ -81,17 +82,8 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     recomputable = chain is not None and chain_refused is None
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
-        device=device.id,
-        device_name=device.name,
-        device_memory_bytes=device.total_bytes(),
-        device_free_bytes=device.free_bytes(),
-        default_threads=torch.get_num_threads(),
-        native_bf16=device.native_bf16(),
-        native_fp16=device.native_fp16(),
-        capability=device.capability(),
-        matmul_precision=torch.get_float32_matmul_precision(),
+        **device_facts(device),
         allocator_refused=USED_AT_IMPORT if touched_by_script else why_allocator_is_set(),
-        deterministic=torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled(),
         dataset_length=length,
         drop_last=workload.drop_last or drops_last(training.loader.host),
         custom_loader=workload.loader is not None,
