@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import pytest
+import torch
+from torch._functorch import config as functorch
 
 from autotune.trials.lock import FOLDER_VARIABLE
 
@@ -21,14 +22,10 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def torch_switches() -> Iterator[None]:
     """Set torch's process-wide switches back after a test that applied a config and kept it."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    from torch._functorch import config
-
-    before = torch.get_num_threads(), torch.backends.cudnn.benchmark, config.activation_memory_budget
+    threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    precision, budget = torch.get_float32_matmul_precision(), functorch.activation_memory_budget
     yield
-    torch.set_num_threads(before[0])
-    torch.backends.cudnn.benchmark = before[1]
-    config.activation_memory_budget = before[2]
+    torch.set_num_threads(threads)
+    torch.backends.cudnn.benchmark = benchmark
+    torch.set_float32_matmul_precision(precision)
+    functorch.activation_memory_budget = budget
