@@ -33,6 +33,7 @@ BURSTY_RATIO = 1.05  # mean over median
 MAX_AUTOCORRELATION = 0.9
 MIN_FIXED_S = 2.0  # shortest window of a verification
 EXTENSION = 0.5  # of the budget, once, before a run is called unsteady
+MOST_LEFT_OUT = 2.0  # budgets that a script's own evaluations may take beside the window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +112,16 @@ class StopRule:
     """measure by plan: at least this many blocks and 2 s, whatever they say"""
     _extended_until_s: float | None = field(default=None, init=False, repr=False)
 
-    def decide(self, blocks: Sequence[Block]) -> Decision | None:
-        """Return why to stop after `blocks`, or None to go on."""
+    def decide(self, blocks: Sequence[Block], left_out_s: float = 0.0) -> Decision | None:
+        """Return why to stop after `blocks`, or None to go on.
+
+        Args:
+            left_out_s: seconds since the window began that are in no step, as a script's own evaluations
+        """
         count = len(blocks)
         measured_s = sum(block.wall_s for block in blocks)
+        if count >= MIN_FOR_SLOWER and left_out_s > MOST_LEFT_OUT * self.budget_s:
+            return self._cut_short(blocks, measured_s, left_out_s)
         if self.fixed_blocks is not None:
             enough = count >= self.fixed_blocks and measured_s >= max(self.min_s, MIN_FIXED_S)
             return Decision(kind="fixed") if enough else None
@@ -131,6 +138,13 @@ class StopRule:
         if measured_s < self._extended_until_s:
             return None
         return Decision(kind="budget", unmet="no steady state")
+
+    def _cut_short(self, blocks: Sequence[Block], measured_s: float, left_out_s: float) -> Decision:
+        if not self._unmet(_Spread.of(_log_times(blocks)), measured_s):
+            return Decision(kind="precise")
+        return Decision(
+            kind="budget", unmet=f"evaluations took {left_out_s:.0f} s beside {measured_s:.1f} s of training steps"
+        )
 
     def _clearly_slower(self, found: _Spread) -> bool:
         if self.best_sample_s is None or len(found.y) < MIN_FOR_SLOWER or found.still_warming:

@@ -29,6 +29,10 @@ def _say_nothing(phase: str, figures: dict[str, Any]) -> None:
     pass
 
 
+def _nothing() -> float:
+    return 0.0
+
+
 @dataclass(kw_only=True)
 class Session:
     """One trial as its phases see it."""
@@ -42,6 +46,8 @@ class Session:
     progress: Callable[[str, dict[str, Any]], None] = _say_nothing
     """called with the name of a phase and figures to show"""
     clock: Callable[[], float] = time.perf_counter
+    left_out: Callable[[], float] = _nothing
+    """seconds that the clock has left out so far: a script's own evaluations"""
     compiles: Callable[[], Compiles] = so_far
     """what torch.compile did in this process until now"""
     flags: list[str] = field(default_factory=list)

@@ -115,7 +115,7 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
     drain_and_settle(session, plan)  # nothing slow from here to the first block: the queue would fill again
     if plan.whole_epochs:
         _finish_epoch(session)
-    began = session.clock()
+    began, left_out = session.clock(), session.left_out()
     before = Reading.take(pids)
     retries = session.device.retries()
     blocks: list[Block] = []
@@ -139,7 +139,7 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
             blocks = [_merged(first, second) for first, second in zip(blocks[::2], blocks[1::2], strict=False)]
             plan = replace(plan, steps=2 * plan.steps)
         session.progress("window", {"block": len(blocks), "sample_s": block.wall_s / block.samples})
-        decision = rule.decide(blocks)
+        decision = rule.decide(blocks, session.left_out() - left_out)
     threads = session.workers + torch.get_num_threads()
     for flag in flags_between(before, Reading.take(family()), threads, usable_cores()):
         session.flag(flag)

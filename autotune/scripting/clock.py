@@ -9,11 +9,15 @@ class TrainingClock:
     """Seconds of training; callable like `time.perf_counter`."""
 
     def __init__(self) -> None:
-        self._left_out = 0.0
+        self._left_out = 0.0  # seconds
         self._since: float | None = None
 
     def __call__(self) -> float:
         return (time.perf_counter() if self._since is None else self._since) - self._left_out
+
+    def left_out(self) -> float:
+        """Return the seconds of all pauses that are over."""
+        return self._left_out
 
     def pause(self, since: float | None = None) -> None:
         """Stand still, from `since` (a reading of `time.perf_counter`) on; does nothing while it does."""

@@ -69,6 +69,7 @@ def measure_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict
             fixed_batch=spec.fixed_batch,
             progress=progress,
             clock=driver.clock,
+            left_out=driver.clock.left_out,
             seconds=seconds,
         )
         driver.on_rerun = lambda: session.flag("script_rerun")

@@ -210,6 +210,17 @@ def test_a_trend_that_ends_lets_the_window_end():
     assert steady(make_blocks(series[:count]))
 
 
+def test_evaluations_that_take_longer_than_the_window_end_it():
+    blocks = make_blocks([0.0, 0.2] * 4)
+    for rule in (StopRule(budget_s=5.0), StopRule(fixed_blocks=100)):
+        assert rule.decide(blocks[:4], left_out_s=1000) is None  # too few to say anything
+        assert rule.decide(blocks, left_out_s=2 * rule.budget_s - 1) is None
+    found = StopRule(budget_s=5.0).decide(blocks, left_out_s=11)
+    assert found == Decision(kind="budget", unmet="evaluations took 11 s beside 2.2 s of training steps")
+    assert StopRule(fixed_blocks=100).decide(blocks, left_out_s=31).kind == "budget"
+    assert StopRule(budget_s=5.0).decide(make_blocks([0.0] * 8), left_out_s=11) == Decision(kind="precise")
+
+
 def test_no_block_no_decision():
     assert StopRule().decide([]) is None
 

@@ -39,7 +39,7 @@ class After:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def decide(self, blocks: list[Any]) -> Decision | None:
+    def decide(self, blocks: list[Any], left_out_s: float = 0.0) -> Decision | None:
         return Decision(kind="fixed") if sum(block.wall_s for block in blocks) >= self.seconds else None
 
 

@@ -17,7 +17,7 @@ from autotune.records import REPEAT, Outcome, Source
 from autotune.search.run import search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
-from autotune.trials.runner import ForkServerRunner
+from autotune.trials.runner import SERVER, ForkServerRunner
 from tests.search.simulated import Listener
 
 MIB = 1 << 20
@@ -78,7 +78,8 @@ class Driver:
             patch.setattr(pynvml, name, answer)
 
     def running(self, handle: int) -> list[Any]:
-        servers = psutil.Process().children()
+        # other tests may have left processes of torch's or Python's own beside the fork server
+        servers = [item for item in psutil.Process().children() if SERVER in item.cmdline()]
         mine = [process.pid for server in servers for process in server.children(recursive=True)]
         found = [SimpleNamespace(pid=pid, usedGpuMemory=5 * MIB) for pid in mine]
         return [*found, SimpleNamespace(pid=1, usedGpuMemory=9 * MIB)] if self.foreign else found

@@ -10,7 +10,7 @@ class Loops(Clean):
     def forward(self, x):
         rows = []
         for row in x:
-            for _ in range(8):
+            for _ in range(24):
                 row = row.tanh() + row.sin()  # fault
             rows.append(row)
         return super().forward(torch.stack(rows))
@@ -21,7 +21,7 @@ def test_a_loop_of_tiny_operations_is_found():
     assert finding.where[0] == fault()
     assert finding.gives is Gives.SPEED
     assert finding.gain.share > 0.15
-    assert "sin 64x" in finding.seen
+    assert "sin 192x" in finding.seen
 
 
 class Gathers(Clean):
