@@ -26,7 +26,7 @@ from autotune.trials.probe import probe
 from autotune.tuned import Tuned
 from tests.small_models import BATCH, SMALL_MODELS
 
-COUNT = 200
+FEW, MANY = 60, 200  # configs, of the small models together
 COMPILE = "compile_mode"
 OPT_IN = frozenset({"cache_dataset"})
 ACCUMULATED = 4 * BATCH  # samples per update where batches are accumulated
@@ -95,9 +95,10 @@ def trained(request: pytest.FixtureRequest) -> Trained:
     return Trained(request.param)
 
 
-def test_every_config_trains_as_the_baseline_or_says_why_not(trained: Trained) -> None:
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_every_config_trains_as_the_baseline_or_says_why_not(trained: Trained, count: int) -> None:
     outcomes: dict[Config, str] = {}
-    for config in trained.configs(COUNT // len(SMALL_MODELS) + 1, seed=1, compiled=False):
+    for config in trained.configs(count // len(SMALL_MODELS) + 1, seed=count, compiled=False):
         key = config.replace(batch_size=BATCH, num_workers=0)  # the guard's batch, and no other processes
         outcomes[config] = trained.check(key if trained.space.legal(config) is None else config)
         _checkpoints_fit(trained, config)
