@@ -83,7 +83,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     found = estimate(blocks)
     per_step = _total(blocks, "samples") / _total(blocks, "steps")
     step_s = found.sample_s * per_step
-    wait_s = _total(blocks, "wait_s") / _total(blocks, "steps")
+    # as a share: a mean beside a robust step time could be longer than the step
+    wait_s = step_s * _total(blocks, "wait_s") / _total(blocks, "wall_s")
     compute_s = None if wanted.fixed_blocks else cached_compute(session)
     steady, lifetime = memory_peaks(session, host_peak, pss_before, filling.nbytes)
     session.stream.close()

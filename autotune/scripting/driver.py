@@ -254,7 +254,8 @@ class Driver:
         if not self._ready:
             return
         if self.loaders.is_training(seen):
-            self._train()
+            if self._updates_of_run:  # the first pass of another run starts workers that a longer run would keep
+                self._train()
         elif self._other_began is None:
             self.device.synchronize()
             self._other_began = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import sys
 import threading
@@ -36,6 +37,7 @@ from autotune.trials.probe_data import (
     SHAPES_SEEN,
     epoch_length,
     generators,
+    take_batches,
     why_batch_is_fixed,
     why_fork_only,
     why_no_workers,
@@ -49,7 +51,6 @@ from autotune.workload.static import look
 MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
-MAX_LOAD_S = 1.0
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
 BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
@@ -233,16 +234,11 @@ def _baseline(training: ScriptTraining) -> dict[str, Any]:
 
 def _first_batches(training: ScriptTraining) -> tuple[list[Any], float]:
     """Return the next few batches, and the seconds that one takes to load."""
-    at = time.perf_counter()
-    batches: list[Any] = []
-    for _ in range(SHAPES_SEEN):  # the script may be held at the end of its epoch
-        for batch in training.loader.host:
-            batches.append(batch)
-            if len(batches) == SHAPES_SEEN or time.perf_counter() - at > MAX_LOAD_S:
-                return batches, (time.perf_counter() - at) / len(batches)
+    passes = itertools.repeat(training.loader.host, SHAPES_SEEN)  # the script may be held at the end of its epoch
+    batches, load_s = take_batches(itertools.chain.from_iterable(passes))
     if not batches:
         raise WorkloadError("the training loader yields no batch", hint="Is the dataset empty?")
-    return batches, (time.perf_counter() - at) / len(batches)
+    return batches, load_s
 
 
 def _time_steps(training: ScriptTraining, batches: list[Any]) -> float:
@@ -260,11 +256,7 @@ def _time_steps(training: ScriptTraining, batches: list[Any]) -> float:
 def _load_s(training: ScriptTraining) -> float:
     """Return the seconds that one batch takes without workers: behind a queue it does not show."""
     arguments = {**training.arguments, "num_workers": 0}
-    iterator = iter(DataLoader(**planned_arguments(Plan(), arguments)))
-    next(iterator)
-    at = time.perf_counter()
-    next(iterator, None)
-    return time.perf_counter() - at
+    return take_batches(DataLoader(**planned_arguments(Plan(), arguments)))[1]
 
 
 def _why_no_workers(training: ScriptTraining, batch: Any) -> str | None:

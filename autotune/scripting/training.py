@@ -17,7 +17,7 @@ from autotune.measure.session import Session
 from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
 from autotune.samples import SampleCounter
-from autotune.scripting.driver import Driver
+from autotune.scripting.driver import END, Driver
 from autotune.scripting.loaders import planned_arguments
 from autotune.scripting.models import parameters_of
 from autotune.scripting.optimizers import ScriptOptimizer
@@ -184,9 +184,9 @@ class ScriptBatches:
         assert request is not None
         self.whole, self.left_after = True, None
         while self.driver.request is request:
-            try:
-                batch = next(request.inner)
-            except StopIteration:
+            batch = next(request.inner, END)  # an exception would keep hold of the loader
+            if batch is END:
+                del request  # where the script ends now its workers do, and that is no part of an epoch
                 self.driver.end_epoch()
                 return
             yield batch

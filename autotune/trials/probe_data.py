@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import statistics
 import sys
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from autotune.workload.script import brief, user_traceback
 
 REREAD_S = 2.0  # for reading samples again, to see whether they stay the same
 SHAPES_SEEN = 4  # batches looked at to see whether shapes vary
+MAX_LOAD_S = 1.0  # for loading them
 
 
 def dataset_length(training: Training) -> int | None:
@@ -67,23 +69,30 @@ def first_batches(training: Training) -> tuple[list[Any], float]:
         raise ScriptError(message, hint=hint, traceback=user_traceback(error)) from error
 
 
+def take_batches(loader: Iterable[Any]) -> tuple[list[Any], float]:
+    """Return up to `SHAPES_SEEN` batches, and the seconds that one takes once the first is there."""
+    batches: list[Any] = []
+    took: list[float] = []
+    began = at = time.perf_counter()
+    for batch in loader:
+        now = time.perf_counter()
+        batches.append(batch)
+        took.append(now - at)
+        if len(batches) == SHAPES_SEEN or now - began > MAX_LOAD_S:
+            break
+        at = time.perf_counter()
+    # the first one pays for the iterator, the order of the samples and cold caches
+    return batches, statistics.median(took[1:] or took) if took else 0.0
+
+
 def _load_batches(training: Training) -> tuple[list[Any], float]:
-    at = time.perf_counter()
-    iterator = iter(training.loader.host)
-    batches = []
-    for _ in range(SHAPES_SEEN):
-        try:
-            batches.append(next(iterator))
-        except StopIteration:
-            break
-        if time.perf_counter() - at > 1.0:
-            break
+    batches, load_s = take_batches(training.loader.host)
     if not batches:
         raise WorkloadError(
             "the loader yields no batch: an epoch has 0 steps",
             hint="Is the dataset empty, or smaller than the batch size under drop_last?",
         )
-    return batches, (time.perf_counter() - at) / len(batches)
+    return batches, load_s
 
 
 def why_batch_is_fixed(training: Training, batch: Any, batch_size: int, length: int | None) -> str | None:
@@ -160,6 +169,8 @@ def _device_tensors(dataset: Any) -> Iterator[torch.Tensor]:
 def _not_importable(part: Any) -> str | None:
     """Return the script that defines `part`, where a new process would not find it under its module's name."""
     name = getattr(part, "__module__", None) or type(part).__module__
+    if name == "__main__":
+        return None  # multiprocessing runs the script again in a worker, under another name
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or "." in name:
         return None
