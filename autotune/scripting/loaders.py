@@ -50,6 +50,11 @@ class SeenLoader:
         """Where the script makes it, as "train.py:12"."""
         return f"{Path(self.site[0][0]).name}:{self.site[0][1]}" if self.site else ""
 
+    def again(self, known: SeenLoader) -> bool:
+        """Whether this is the other one made anew, for another epoch."""
+        same_data = self.arguments["dataset"] is known.arguments["dataset"]
+        return self.site == known.site and (self.made_after_use or same_data)
+
 
 class Batches:
     """The iterator over a loader of the script; what answers its requests is decided elsewhere."""
@@ -144,9 +149,7 @@ class LoaderHooks:
             return True
         if self.training >= len(self.seen):
             return False
-        known = self.seen[self.training]
-        again = seen.made_after_use or seen.arguments["dataset"] is known.arguments["dataset"]
-        return seen.site == known.site and again
+        return seen.again(self.seen[self.training])
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments by name; None where the call is not the script's, or wrong."""

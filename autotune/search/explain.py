@@ -103,12 +103,14 @@ def explain_if_measured(info: RunInfo, records: Sequence[TrialRecord], seed: int
 
 def _effects(space: Space, belief: Belief, best: Config) -> list[ValueEffect]:
     effects = []
-    own_time, own_spread = (float(item[0]) for item in belief.time.log_time(belief.encoding.rows([best])))
+    own_row = belief.encoding.rows([best])
+    own_time, own_spread = float(belief.time.log_time(own_row)[0]), float(belief.time.spread(own_row)[0])
     for name, values in space.choices.items():
         if len(values) < 2 or name not in best:
             continue
         others = [space.canonical(best.replace(**{name: value})) for value in values]
-        times, spreads = belief.time.log_time(belief.encoding.rows(others))
+        rows = belief.encoding.rows(others)
+        times, spreads = belief.time.log_time(rows), belief.time.spread(rows)
         for value, time, spread in zip(values, times, spreads, strict=True):
             same = value == best[name]
             effects.append(
@@ -149,8 +151,10 @@ def _best_left(belief: Belief, rng: np.random.Generator) -> Expected | None:
     rows = rows[belief.fits(rows) >= 0.5]
     if not len(rows):
         return None
-    times, spreads = belief.time.log_time(rows)
+    times = belief.time.log_time(rows)
     index = int(np.argmin(times))
     return Expected(
-        config=belief.encoding.config(rows[index]), sample_s=math.exp(times[index]), spread=float(spreads[index])
+        config=belief.encoding.config(rows[index]),
+        sample_s=math.exp(times[index]),
+        spread=float(belief.time.spread(rows[index : index + 1])[0]),
     )

@@ -146,6 +146,31 @@ def test_what_begins_and_ends_with_a_run_is_in_no_step_when_the_script_runs_agai
     assert found.wait_s <= found.step_s
 
 
+MADE_ANEW = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for epoch in range(60):
+        data = TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
+        for step, (x, y) in enumerate(DataLoader(data, batch_size=4, shuffle=True)):
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            if (step + 1) % {batches} == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_a_loader_that_is_made_anew_for_each_epoch_is_one(real, write, batches):
+    facts = real.probe(write(MADE_ANEW.format(batches=batches)), unmodified=True)
+    found = facts.script
+    assert (found.loader, found.batches_per_update, found.updates_per_step) == (0, batches, 1)
+
+
 def test_waiting_for_data_is_told_from_compute(real, write):
     script = write(LOADER.format(load=0.01, epochs=100, inside="pass", after="pass"))
     facts, record = probed_and_measured(real, script)

@@ -71,7 +71,7 @@ class Belief:
         """every config with an outcome, once"""
         self.measured = distinct(encoding, rows)
         """every config with a time, once"""
-        self.measured_times = np.exp(self.time.log_time(self.measured)[0]) + self.start.share_s(self.measured)
+        self.measured_times = np.exp(self.time.log_time(self.measured)) + self.start.share_s(self.measured)
         """posterior mean seconds a sample of the measured configs"""
         self.measured_peaks, self.feasible = self._measured_memory(measured)
         """largest bytes seen of each, and whether it stayed in its memory"""

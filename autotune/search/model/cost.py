@@ -55,4 +55,4 @@ class CostModel:
 
     def _steps_s(self, rows: Rows) -> FloatArray:
         batch = self._encoding.numbers("batch_size", rows, 1.0)
-        return np.asarray(STEPS * batch * np.exp(self._time.log_time(rows)[0]))
+        return np.asarray(STEPS * batch * np.exp(self._time.log_time(rows)))

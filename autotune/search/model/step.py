@@ -26,6 +26,7 @@ CONTENTION_NOISE = 0.1  # of one measured contention, relative to the compute
 RESTART_SD = 1.0  # of the log of the epoch's share, for each loader option: to a factor of e
 RESTART_FLOOR = 1e-3  # of the time per sample: a smaller share does not matter
 MISSED_SD = 0.02  # log ratio that the law may miss, for each option
+SPREAD_SAMPLES = 200
 ALL_SIDES = ("compute", "loader", "memory")
 
 
@@ -81,14 +82,17 @@ class StepModel:
         threads = np.where(threads > 0, threads, context.facts.default_threads) if on_cpu else np.ones(len(rows))
         return np.where(workers > 0, np.maximum(0.0, (workers + threads) / cores - 1.0), 0.0)
 
-    def log_time(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
-        """Return mean and an upper figure of the standard deviation of the log time per sample, seconds."""
-        missed, missed_sd = self._missed.predict(rows)
-        mean = self._law(rows, np.zeros((1, 2)))[0] + missed
-        _, sd = self._compute.predict(rows)
-        if self._split:
-            sd = np.maximum(sd, self._loader.predict(rows)[1])
-        return mean, np.hypot(sd, missed_sd)
+    def log_time(self, rows: Rows) -> FloatArray:
+        """Return the mean log time per sample, seconds."""
+        return np.asarray(self._law(rows, np.zeros((1, 2)))[0] + self._missed.predict(rows)[0])
+
+    def spread(self, rows: Rows) -> FloatArray:
+        """Return the standard deviation of the log time per sample.
+
+        Of samples: a loader that nobody waits for adds nothing, however little is known of it.
+        """
+        normals = np.random.default_rng(0).standard_normal((SPREAD_SAMPLES, 3))
+        return np.asarray(np.log(self.samples(rows, normals)).std(axis=0))
 
     def samples(self, rows: Rows, normals: FloatArray) -> FloatArray:
         """Return posterior samples of the time per sample, seconds, one for each line of three `normals`."""

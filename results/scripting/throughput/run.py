@@ -4,10 +4,11 @@
     python results/scripting/throughput/run.py --rounds 1 --scripts mnist exits
 
 Each round runs a script by itself and as a trial of its own settings, in fresh processes, in ABBA order, and by
-`autotune run` with the default config. By itself a clock reads the time of each optimizer step, and nothing else is
-changed: the median time between two steps of an epoch counts, as a trial's median step does. rounds.csv keeps every
-round, so that a study that was interrupted goes on; throughput.md is written from it. On a quiet machine only:
-on two busy cores single processes of one script differ by far more than what is looked for.
+`autotune run` with the default config. By itself a clock reads when an optimizer has stepped and when a DataLoader
+begins an epoch, and nothing else is changed: an epoch is the time from its begin to its last step, which leaves out
+evaluations as a trial does. Epochs are put together to blocks as long as a trial's, and their median counts, as there.
+rounds.csv keeps every round, so that a study that was interrupted goes on; throughput.md is written from it. On a quiet
+machine only: on two busy cores single processes of one script differ by far more than what is looked for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +43,24 @@ NAMES = ("mnist", "imagenet", "nanogpt", "dcgan", "dict_transformer", "loss_from
 ARMS = ("alone", "trial", "run")
 STUDENT_T = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 12: 2.20}  # 0.975 quantile by number of rounds
 GIB = 1 << 30
+BLOCK_S = 0.05  # as a trial's
+EVALUATION = 3.0  # medians of a step: longer than this is a step with an evaluation before it
 
 CLOCK = """
 import atexit, json, runpy, sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
-times, out, script = [], sys.argv[1], sys.argv[2]
-register_optimizer_step_post_hook(lambda *_: times.append(time.perf_counter()))
+from torch.utils.data import DataLoader
+events, out, script = [], sys.argv[1], sys.argv[2]
+register_optimizer_step_post_hook(lambda *_: events.append(("step", time.perf_counter())))
+begin = DataLoader.__iter__
+def begins(loader):
+    events.append(("epoch", time.perf_counter()))
+    return begin(loader)
+DataLoader.__iter__ = begins
 sys.argv[:] = sys.argv[2:]
 def save():
     with open(out, "w") as file:
-        json.dump(times, file)
+        json.dump(events, file)
 atexit.register(save)
 if script == "autotune":
     from autotune.cli import main
@@ -59,15 +69,15 @@ else:
     sys.path.insert(0, script.rpartition("/")[0])
     runpy.run_path(script, run_name="__main__")
 """
-"""notes when the script's optimizers have made a step"""
+"""notes when the script's optimizers have made a step, and when its loaders begin an epoch"""
 
 
 LONGER = {
-    "in range(2)": "in range(30)",
-    "in range(3)": "in range(30)",
-    "max_iters, eval_interval = 30": "max_iters, eval_interval = 400",
-    "type=int, default=2)": "type=int, default=30)",
-    "default=2, type=int": "default=30, type=int",
+    "in range(2)": "in range(100)",
+    "in range(3)": "in range(100)",
+    "max_iters, eval_interval = 30": "max_iters, eval_interval = 1500",
+    "type=int, default=2)": "type=int, default=100)",
+    "default=2, type=int": "default=100, type=int",
 }
 """how many epochs or steps the scripts train, and how many so that they can be timed"""
 
@@ -85,22 +95,51 @@ def prepare(folder: Path) -> None:
     for path in folder.glob("*.py"):
         path.write_text(longer(path.read_text()))
     settings = json.loads((folder / "settings.json").read_text())
-    (folder / "settings.json").write_text(json.dumps({**settings, "epochs": 30}))
+    (folder / "settings.json").write_text(json.dumps({**settings, "epochs": 100}))
     np.random.default_rng(0).integers(0, 256, 1 << 16, dtype=np.uint8).tofile(folder / "tokens.bin")
     (folder / "default.toml").write_text("[options]\n")
 
 
 def timed(folder: Path, words: list[str], per_step: int) -> float:
-    """Return the median seconds of a step of the script, in a process of its own."""
+    """Return the seconds of an update of the script, in a process of its own."""
     out = folder / "times.json"
     command = [sys.executable, "-c", CLOCK, str(out), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
-    times = json.loads(out.read_text())[::per_step]
-    steps = [after - before for before, after in itertools.pairwise(times)]
-    return statistics.median(steps[len(steps) // 5 :])  # the first fifth warms up
+    pieces = epochs(json.loads(out.read_text()))
+    pieces = pieces[len(pieces) // 5 :]  # the first fifth warms up
+    blocks = list(in_blocks(pieces)) or [sum(took for took, _ in pieces) / sum(steps for _, steps in pieces)]
+    return per_step * statistics.median(blocks)
+
+
+def epochs(events: list[tuple[str, float]]) -> list[tuple[float, int]]:
+    """Return seconds and steps of each epoch; of each step without an evaluation where no loader begins any."""
+    if all(kind == "step" for kind, _ in events):
+        took = [after - before for (_, before), (_, after) in itertools.pairwise(events)]
+        most = EVALUATION * statistics.median(took)
+        return [(item, 1) for item in took if item < most]
+    found: list[tuple[float, int]] = []
+    began, count, last = math.nan, 0, math.nan
+    for kind, at in [*events, ("epoch", math.nan)]:
+        if kind == "step":
+            count, last = count + 1, at
+            continue
+        if count:  # others are evaluations
+            found.append((last - began, count))
+        began, count = at, 0
+    return found
+
+
+def in_blocks(pieces: list[tuple[float, int]]) -> Iterator[float]:
+    """Yield the seconds of a step in blocks of whole pieces."""
+    seconds, steps = 0.0, 0
+    for took, count in pieces:
+        seconds, steps = seconds + took, steps + count
+        if seconds >= BLOCK_S:
+            yield seconds / steps
+            seconds, steps = 0.0, 0
 
 
 def spec_of(script: Path, folder: Path, kind: str, facts: Facts | None) -> TrialSpec:
@@ -147,7 +186,7 @@ def one_round(name: str, number: int, folder: Path, facts: Facts) -> dict[str, o
             return timed(folder, words, per_step)
         measurement = trial(script, folder, "trial", facts).measurement
         assert measurement is not None
-        return measurement.step_s / measurement.samples_per_step * samples
+        return measurement.sample_s * samples
 
     order = ARMS if number % 2 == 0 else ARMS[::-1]
     first = {arm: measure(arm) for arm in order}

@@ -59,7 +59,7 @@ def test_the_belief_puts_start_and_pace_together(space):
     np.testing.assert_allclose(belief.measured_times, [trial.sample_s for trial in trials], rtol=0.05)
     rows = belief.encoding.rows([space.baseline, compiled])
     np.testing.assert_allclose(
-        np.exp(belief.time.log_time(rows)[0]), [trial.steady_sample_s for trial in trials], rtol=0.05
+        np.exp(belief.time.log_time(rows)), [trial.steady_sample_s for trial in trials], rtol=0.05
     )
     costs = belief.outlook(rows, np.zeros((1, 3))).costs
     assert costs[1] > costs[0]
