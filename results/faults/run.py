@@ -1,7 +1,7 @@
 """What does autotune do when something around it fails? Each fault is really made, and what is seen is written down.
 
     python results/faults/run.py            # the short form of each; some minutes
-    python results/faults/run.py --long     # fifty kills, ten thousand files, three hundred trials; some hours
+    python results/faults/run.py --long     # fifty kills, ten thousand files, three hundred trials; half an hour
     python results/faults/run.py --only kill --out /tmp/faults
 
 The demonstrations are the tests of tests/faults, which make the fault and check what must hold. table.md is written:
@@ -46,10 +46,18 @@ KILLED = (
 FAULTS = (
     Fault(
         "kill of the search",
+        "SIGKILL and SIGINT in the middle of trials; resumed each time",
+        KILLED,
+        "test_kill.py",
+        "middle_of_trials",
+    ),
+    Fault(
+        "kill of the search",
         "SIGKILL, SIGTERM, SIGINT and a closed terminal in the middle of trials; resumed each time",
         KILLED,
         "test_kill.py",
-        "four_times",
+        "middle_of_trials",
+        long=True,
     ),
     Fault(
         "kill of the search",
@@ -72,6 +80,7 @@ FAULTS = (
         "an outcome of that trial; the search goes on",
         "test_kill.py",
         "killed_part",
+        long=True,
     ),
     Fault(
         "full disk",
@@ -171,6 +180,7 @@ FAULTS = (
         "memory, files, threads and processes stay as they were",
         "test_soak.py",
         "dozen",
+        long=True,
     ),
     Fault(
         "long search",
