@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_fault_of_the_table_names_tests():
-    spec = importlib.util.spec_from_file_location("faults_run", ROOT / "results/faults/run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for fault in module.FAULTS:
+def test_every_fault_of_the_table_names_tests(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "results/faults"))
+    monkeypatch.delitem(sys.modules, "run", raising=False)
+    for fault in importlib.import_module("run").FAULTS:
         tree = ast.parse((ROOT / "tests/faults" / fault.file).read_text())
         functions = [item for item in tree.body if isinstance(item, ast.FunctionDef) and item.name.startswith("test")]
         named = [item for item in functions if fault.test.removeprefix("not ") in item.name]
