@@ -199,7 +199,8 @@ def try_out(fault: Fault) -> str:
         report = Path(scratch) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", "-q", "-n", "0", "--reruns", "0", f"--junitxml={report}",
-            f"tests/faults/{fault.file}", "-m", "slow" if fault.long else "not slow", *(["-k", fault.test] if fault.test else []),
+            f"tests/faults/{fault.file}", "-m", "slow" if fault.long else "not slow",
+            *(["-k", fault.test] if fault.test else []),
         ]  # fmt: skip
         began = time.perf_counter()
         subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
