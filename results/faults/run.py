@@ -2,16 +2,17 @@
 
     python results/faults/run.py            # the short form of each; some minutes
     python results/faults/run.py --long     # fifty kills, ten thousand files, three hundred trials; half an hour
-    python results/faults/run.py --only kill --out /tmp/faults
+    python results/faults/run.py --only test_kill --out /tmp/faults
 
-The demonstrations are the tests of tests/faults, which make the fault and check what must hold. table.md is written:
-fault, tried how, expected, seen.
+The demonstrations are the tests of tests/faults, which make the fault and check what must hold. What was seen is kept
+in seen.json, so that parts can be made anew, and table.md is written from it: fault, tried how, expected, seen.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,10 @@ class Fault:
     test: str
     """pytest's -k"""
     long: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.file} {self.test}{' (long)' if self.long else ''}".strip()
 
 
 KILLED = (
@@ -203,12 +208,13 @@ def try_out(fault: Fault) -> str:
             *(["-k", fault.test] if fault.test else []),
         ]  # fmt: skip
         began = time.perf_counter()
-        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         seconds = time.perf_counter() - began
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     skipped = [case for case in cases if case.find("skipped") is not None]
     if failed or not cases:
+        print(done.stdout, file=sys.stderr)
         names = ", ".join(str(case.get("name")) for case in failed)
         return f"NOT as expected: {names or 'nothing ran'}"
     passed = len(cases) - len(skipped)
@@ -219,37 +225,40 @@ def try_out(fault: Fault) -> str:
     return f"as expected: {passed} {'check' if passed == 1 else 'checks'}, {seconds:.0f} s{left_out}"
 
 
-def table(seen: list[tuple[Fault, str]]) -> str:
+def table(seen: dict[str, str]) -> str:
     machine = Machine.read()
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     lines = [
         "# Faults, and what was seen",
         "",
-        f"{machine.cpu}, {machine.usable_cores:g} usable cores, load {machine.load:.1f}, "
-        f"{machine.memory_bytes >> 30} GiB; Python {machine.python}, {versions}; {datetime.date.today()}.",
-        "Made by `python results/faults/run.py`.",
+        f"{machine.cpu}, {machine.usable_cores:g} usable cores, {machine.memory_bytes >> 30} GiB; "
+        f"Python {machine.python}, {versions}.",
+        "Made by `python results/faults/run.py --long`.",
         "",
         "| fault | tried how | expected | seen |",
         "|---|---|---|---|",
     ]
-    return "\n".join(
-        [*lines, *(f"| {item.fault} | {item.how} | {item.expected} | {words} |" for item, words in seen), ""]
-    )
+    lines += [
+        f"| {item.fault} | {item.how} | {item.expected} | {seen.get(item.name, 'not tried yet')} |" for item in FAULTS
+    ]
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--long", action="store_true", help="the long forms too")
-    parser.add_argument("--only", default="", help="faults whose name contains this")
+    parser.add_argument("--only", default="", help="faults whose test has this in its name")
     parser.add_argument("--out", type=Path, default=FOLDER)
     arguments = parser.parse_args()
-    chosen = [item for item in FAULTS if arguments.only in item.fault and (arguments.long or not item.long)]
+    chosen = [item for item in FAULTS if arguments.only in item.name and (arguments.long or not item.long)]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    seen = []
+    kept = arguments.out / "seen.json"
     for item in chosen:
-        seen.append((item, try_out(item)))
-        print(f"{item.fault}: {seen[-1][1]}", flush=True)
-        (arguments.out / "table.md").write_text(table(seen))  # whatever happens later
+        words = f"{try_out(item)}, {datetime.date.today()}"
+        print(f"{item.name}: {words}", flush=True)
+        seen = json.loads(kept.read_text()) if kept.exists() else {}  # another part may have been made meanwhile
+        kept.write_text(json.dumps({**seen, item.name: words}, indent=1) + "\n")
+        (arguments.out / "table.md").write_text(table({**seen, item.name: words}))
 
 
 if __name__ == "__main__":
