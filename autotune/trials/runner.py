@@ -77,9 +77,9 @@ class ForkServerRunner:
         self._connection: socket.socket | None = None
         self._scratch: str | None = None
         self._buffer = b""
-        self._compile_cache = tempfile.TemporaryDirectory(prefix="autotune-compiled-", ignore_cleanup_errors=True)
-        """torch.compile's cache for this runner's trials: a verification need not compile again, and the user's own
-        cache neither helps nor grows"""
+        self._compile_cache = ""
+        """folder of torch.compile's cache for this runner's trials: a verification need not compile again, and the
+        user's own cache neither helps nor grows. Made with the first server, which removes it if we are killed"""
 
     def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
         started_at, began = time.time(), time.perf_counter()
@@ -116,7 +116,7 @@ class ForkServerRunner:
                 self._server.kill()
                 self._server.wait()
         self._forget_server()
-        self._compile_cache.cleanup()
+        shutil.rmtree(self._compile_cache, ignore_errors=True)
 
     def _request(self, spec: TrialSpec, log: Path) -> dict[str, Any]:
         scratch = scratch_of(spec) if self._sandbox else None
@@ -127,7 +127,7 @@ class ForkServerRunner:
             "spec": to_json(spec),
             "log": str(log.resolve()),
             "scratch": str(scratch or ""),
-            "kept": [str(Path(spec.record_path).resolve().parent), self._compile_cache.name],
+            "kept": [str(Path(spec.record_path).resolve().parent), self._compile_cache],
         }
 
     def _ready(self) -> socket.socket:
@@ -142,11 +142,12 @@ class ForkServerRunner:
         ours, theirs = socket.socketpair()
         self._scratch = tempfile.mkdtemp(prefix="autotune-", dir=_folder_of_sockets())
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", IN_TRIAL: "1"}
-        environment["TORCHINDUCTOR_CACHE_DIR"] = self._compile_cache.name  # Triton's lies in it
+        self._compile_cache = self._compile_cache or tempfile.mkdtemp(prefix="autotune-compiled-")
+        environment["TORCHINDUCTOR_CACHE_DIR"] = self._compile_cache  # Triton's lies in it
         environment.pop("TRITON_CACHE_DIR", None)
         with self._server_log.open("ab") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno()), self._scratch, self._compile_cache.name],
+                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno()), self._scratch, self._compile_cache],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

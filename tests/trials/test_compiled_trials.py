@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,13 @@ def test_trials_have_a_compile_cache_of_their_own_that_ends_with_the_runner(tmp_
     assert not triton
     runner.close()
     assert not Path(cache).exists()
+
+
+def test_a_runner_that_starts_no_server_leaves_no_folder(tmp_path, monkeypatch):
+    """Whoever is killed before that cannot remove it, and nobody else would."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ForkServerRunner(tmp_path / "server.log")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
