@@ -18,6 +18,7 @@ from autotune.records import FORMAT, TrialRecord
 T = typing.TypeVar("T")
 MAX_BYTES = 64 << 20  # of a document: the largest record that was ever written is a hundredth of this
 LARGEST = 1 << 63  # of any number: beyond it figures could not be computed with
+SMALLEST = 1e-100  # of any but 0: a quotient would overflow
 POSITIVE = frozenset({"sample_s", "step_s", "samples_per_step", "samples_per_epoch", "steps_per_epoch"})
 MAY_BE_INFINITE = ("uncertainty", "losses")
 
@@ -91,6 +92,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     """Make `value` (parsed JSON) the type `kind`, checking as it goes."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
+        _check_inside(value, where)
         return value
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
@@ -106,7 +108,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
     if type(value) in (int, float):
-        _check_number(value, where)
+        _check_number(value, where)  # before it is made a float, which it may be too large for
     if kind is float and type(value) is int:
         return float(value)
     expected = origin or kind
@@ -114,18 +116,29 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         expected = dict
     if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{where} is not {'a table' if expected is dict else kind.__name__}")
+    _check_inside(value, where)
     return value
+
+
+def _check_inside(value: Any, where: str) -> None:
+    """Refuse such numbers in whatever stands in a table or list of no fixed form, too."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_inside(item, f"{where}.{name}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check_inside(item, f"{where}[{index}]")
+    elif type(value) in (int, float):
+        _check_number(value, where)
 
 
 def _check_number(value: float, where: str) -> None:
     """Refuse numbers that no measurement yields and that later arithmetic would stumble over."""
     name = where.rpartition(".")[2].partition("[")[0]
-    finite = -LARGEST <= value <= LARGEST
-    if not (finite or name in MAY_BE_INFINITE or "numerics." in where):  # a step that diverged is compared, too
+    sound = value == 0 or SMALLEST <= abs(value) <= LARGEST
+    if not (sound or name in MAY_BE_INFINITE or "numerics." in where):  # a step that diverged is compared, too
         raise ValueError(f"{where} is not a number that can be")
-    if "measurement." not in where:
-        return
-    if value < 0 and name.endswith("_s"):
+    if value < 0 and name.endswith("_s") and "measurement." in where:
         raise ValueError(f"{where} is a negative time")
     if value <= 0 and name in POSITIVE:
         raise ValueError(f"{where} is not positive")

@@ -22,6 +22,7 @@ from autotune.records import (
     TrialRecord,
     TrialSpec,
 )
+from autotune.search.verification.windows import Window
 
 MEASUREMENT = Measurement(
     sample_s=0.001,
@@ -111,6 +112,9 @@ def changed(**fields) -> str:
         (changed(gradient_names="bias"), "TrialRecord.gradient_names is not a list"),
         (changed(measurement={"sample_s": 1.0}), "TrialRecord.measurement is incomplete"),
         (changed(phases={"window_s": None}), "TrialRecord.phases.window_s is not float"),
+        (changed(config={"batch_size": 10**400}), "TrialRecord.config.batch_size is not a number that can be"),
+        (changed(config={"num_workers": [1, {"a": 1e-310}]}), "config.num_workers[1].a is not a number that can be"),
+        (changed(started_at=1e-310), "TrialRecord.started_at is not a number that can be"),
         (changed(format=FORMAT + 1, unheard_of=1), f"format {FORMAT + 1}; this version reads {FORMAT}"),
     ],
 )
@@ -120,6 +124,22 @@ def test_a_damaged_record_says_what_is_wrong_and_where(tmp_path, text, complaint
     with pytest.raises(ValueError, match=r"0003\.json") as caught:
         read_record(path)
     assert complaint in str(caught.value)
+
+
+def test_a_time_that_is_divided_by_is_positive_in_every_document():
+    window = {
+        "stage": "claim",
+        "round": 0,
+        "arm": "baseline",
+        "config": {},
+        "trial": 3,
+        "started_at": 1.0,
+        "wall_s": 1.0,
+    }
+    assert from_plain(Window, {**window, "sample_s": None, "step_s": 1.0}).step_s == 1.0
+    for name in ("sample_s", "step_s"):
+        with pytest.raises(ValueError, match=f"Window.{name} is not positive"):
+            from_plain(Window, {**window, "sample_s": 1.0, name: 0.0})
 
 
 def test_a_record_that_is_not_there_or_no_text(tmp_path):
