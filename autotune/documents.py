@@ -107,8 +107,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return _build_dataclass(kind, value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
-    if type(value) in (int, float):
-        _check_number(value, where)  # before it is made a float, which it may be too large for
+    _check_inside(value, where)  # before it is made a float, which it may be too large for
     if kind is float and type(value) is int:
         return float(value)
     expected = origin or kind
@@ -116,12 +115,11 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         expected = dict
     if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{where} is not {'a table' if expected is dict else kind.__name__}")
-    _check_inside(value, where)
     return value
 
 
 def _check_inside(value: Any, where: str) -> None:
-    """Refuse such numbers in whatever stands in a table or list of no fixed form, too."""
+    """Check a number, and each one in a table or list of no fixed form."""
     if isinstance(value, dict):
         for name, item in value.items():
             _check_inside(item, f"{where}.{name}")

@@ -100,7 +100,7 @@ def _rows(ceilings: Ceilings) -> list[tuple[str, str]]:
     if share is not None and ceilings.flops_per_sample and ceilings.matmul_flops:
         reached = f"{percent(share)} of the {significant(ceilings.matmul_flops / 1e9)} GFLOP/s"
         text = f"{reached} of a matrix product here in {ceilings.precision}"
-        if share > 1:
+        if share > 1 and "convolution" in ceilings.kinds:
             text += "; convolutions take fewer operations than are counted"
         rows.append(("machine", f"{_flops(ceilings.flops_per_sample)} a sample: {text}"))
     return rows

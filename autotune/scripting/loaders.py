@@ -51,7 +51,7 @@ class SeenLoader:
         return f"{Path(self.site[0][0]).name}:{self.site[0][1]}" if self.site else ""
 
     def again(self, known: SeenLoader) -> bool:
-        """Whether this is the other one made anew, for another epoch."""
+        """Whether this is the known one, or that one made anew for another epoch."""
         same_data = self.arguments["dataset"] is known.arguments["dataset"]
         return self.site == known.site and (self.made_after_use or same_data)
 

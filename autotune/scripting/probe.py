@@ -110,7 +110,7 @@ def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
     rarest = min(counts, key=lambda number: (counts[number], -number))
     per_step = max(1, round(counts.total() / counts[rarest]))
     if training is not None and training.updates:
-        fetched = sum(seen.fetched for seen in driver.loaders.seen if seen is training or seen.again(training))
+        fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
         return ScriptFacts(
             loader=training.number,
             made_at=training.made_at,

@@ -22,13 +22,14 @@ from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import SCRATCH, write_atomically
+from autotune.trials.groups import end_group, remove_semaphores, wait_until_gone
 from autotune.trials.outcomes import classify_exit, failure
 from autotune.trials.sandbox import remove
 from autotune.trials.watchdog import Watchdog
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 TICK_S = 0.05
-TERMINATE_S = 3.0  # between asking a process group to end and ending it
+SERVER_ENDS_S = 3.0  # once nobody asks anything of it
 START_S = 120.0  # for the fork server to import torch, on a slow disk
 # not by -m, which looks for modules in the working folder first: a script called random.py there would be run
 SERVER = f"""
@@ -39,7 +40,6 @@ from autotune.trials.server import main
 main()
 """
 MAX_SOCKET_NAME = 107  # bytes; unix(7): sun_path has 108, one of them for the end
-GONE_S = 10.0  # for the kernel to take a killed group away
 MAX_MESSAGE_BYTES = 1 << 16  # of progress; what is longer is none
 
 IN_TRIAL = "AUTOTUNE_TRIAL"
@@ -111,7 +111,7 @@ class ForkServerRunner:
             self._connection.close()  # the server kills what it runs and ends
         if self._server is not None:
             try:
-                self._server.wait(TERMINATE_S)
+                self._server.wait(SERVER_ENDS_S)
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
@@ -214,12 +214,12 @@ class ForkServerRunner:
                 if ending is None and status is None:
                     ending = watchdog.verdict()
                     if ending is not None:
-                        _end_group(pid, gently=ending[0] is Outcome.TIMEOUT)
+                        end_group(pid, gently=ending[0] is Outcome.TIMEOUT)
         except ServerDied:
-            _end_group(pid, gently=False)
+            end_group(pid, gently=False)
             raise
         except BaseException:  # Ctrl-C above all: no process may outlive the search
-            _end_group(pid, gently=False)
+            end_group(pid, gently=False)
             if status is None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)  # it may not have its group yet
@@ -229,7 +229,8 @@ class ForkServerRunner:
             raise
         finally:
             selector.close()
-            _wait_until_gone(pid)
+            wait_until_gone(pid)
+            remove_semaphores(pid)
             watchdog.close()
         if ending is not None:
             return _Ending(ending[0], ending[1], watchdog.seen())
@@ -314,32 +315,6 @@ def _read_progress(selector: selectors.BaseSelector, progress: int, pending: byt
         if isinstance(message, dict) and "phase" in message:
             report(message)
     return rest if len(rest) < MAX_MESSAGE_BYTES else b""
-
-
-def _end_group(pid: int, *, gently: bool) -> None:
-    """End every process of the trial's group, asking first where there is time for a traceback."""
-    if gently:
-        _signal_group(pid, signal.SIGTERM)
-        deadline = time.monotonic() + TERMINATE_S
-        while time.monotonic() < deadline and _signal_group(pid, 0):
-            time.sleep(TICK_S)
-    _signal_group(pid, signal.SIGKILL)
-
-
-def _wait_until_gone(pid: int) -> None:
-    """Kill what is left of the group and wait until nothing is: the next trial must have the machine to itself."""
-    deadline = time.monotonic() + GONE_S
-    while _signal_group(pid, signal.SIGKILL) and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
-def _signal_group(pid: int, number: int) -> bool:
-    """Send a signal to a process group; return whether there is one."""
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def _tail(log: Path, size: int = 2000) -> str:

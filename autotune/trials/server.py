@@ -29,6 +29,7 @@ from pathlib import Path
 
 import psutil
 
+from autotune.trials.groups import end_group, remove_semaphores, semaphore_prefix
 from autotune.trials.sandbox import Sandbox, enter, way_here
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -107,6 +108,7 @@ def _become_trial(spec: str, log: str, progress: int, sandbox: Sandbox | None, w
         os.close(nothing)
         os.close(out)
         faulthandler.enable()
+        multiprocessing.current_process()._config["semprefix"] = semaphore_prefix(os.getpid())  # type: ignore[attr-defined]
         with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
             score.write(OOM_SCORE)
         if sandbox is not None:
@@ -134,8 +136,8 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 def _kill(pids: set[int]) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+        end_group(pid)
+        remove_semaphores(pid)
 
 
 def _end_strays(trials: set[int]) -> None:

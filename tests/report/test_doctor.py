@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 
 from rich.console import Console
@@ -74,6 +75,14 @@ def test_the_ceilings_come_first():
         assert part in text
     assert "a [processor]" in text
     assert "Nothing found" in text
+
+
+def test_more_than_the_machine_can_do_is_explained_where_convolutions_explain_it():
+    words = "convolutions take fewer operations than are counted"
+    beyond = dataclasses.replace(CEILINGS, matmul_flops=2e10)
+    other = dataclasses.replace(beyond, kinds={"matmul": 1.0})
+    found = [words in " ".join(shown(ceilings=item).split()) for item in (beyond, CEILINGS, other)]
+    assert found == [True, False, False]
 
 
 def test_notes_and_long_lists_of_places():

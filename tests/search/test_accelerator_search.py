@@ -79,7 +79,8 @@ class Driver:
 
     def running(self, handle: int) -> list[Any]:
         # other tests may have left processes of torch's or Python's own beside the fork server
-        servers = [item for item in psutil.Process().children() if SERVER in item.cmdline()]
+        children = psutil.Process().children()
+        servers = [item for item in children if SERVER in (item.as_dict(["cmdline"])["cmdline"] or [])]
         mine = [process.pid for server in servers for process in server.children(recursive=True)]
         found = [SimpleNamespace(pid=pid, usedGpuMemory=5 * MIB) for pid in mine]
         return [*found, SimpleNamespace(pid=1, usedGpuMemory=9 * MIB)] if self.foreign else found

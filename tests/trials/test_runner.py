@@ -352,6 +352,19 @@ def shared_memory() -> set[str]:
     return {name for name in names if name.startswith("sem.") or not psutil.pid_exists(int(name.split("_")[1]))}
 
 
+def test_semaphores_of_spawned_workers_go_with_the_trial(runner, tmp_path):
+    body = """
+        import multiprocessing
+        lock = multiprocessing.get_context("spawn").Lock()
+        (HERE / "names").write_text(" ".join(name for name in os.listdir("/dev/shm") if str(os.getpid()) in name))
+        os.kill(os.getpid(), 9)
+    """
+    runner.run(make_spec(tmp_path, body), tmp_path / "log")
+    (name,) = (tmp_path / "names").read_text().split()
+    assert name.startswith("sem.")
+    assert not (Path("/dev/shm") / name).exists()
+
+
 def test_i2_thirty_trials_leave_nothing(runner, tmp_path):
     def held() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(psutil.Process().children(recursive=True))

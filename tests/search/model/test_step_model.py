@@ -42,6 +42,13 @@ def test_without_workers_the_sides_add_up_and_beside_them_the_slower_one_counts(
     assert times[2] == pytest.approx(1.0e-3, rel=0.15)  # bound by the compute
 
 
+def test_an_unknown_loader_that_nobody_waits_for_leaves_the_time_known(space: Space) -> None:
+    encoding, model = learn(space, [space.baseline])
+    waited_for, hidden = (space.canonical(space.baseline.replace(num_workers=count)) for count in (1, 8))
+    spreads = model.spread(encoding.rows([waited_for, hidden]))
+    assert spreads[1] < spreads[0] / 2
+
+
 def test_one_trial_informs_both_sides(space: Space) -> None:
     encoding, model = learn(space, [space.baseline])
     half = space.baseline.replace(precision="bf16")
