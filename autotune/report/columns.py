@@ -145,6 +145,14 @@ COLUMNS = (
         optional=True,
     ),
     Column(
+        name="compile_s",
+        title="compile s",
+        cell=lambda row: "" if row.compile_s is None else significant(row.compile_s, 2),
+        key=lambda row: row.compile_s,
+        importance=45,
+        optional=True,
+    ),
+    Column(
         name="outcome",
         title="outcome",
         cell=_outcome,

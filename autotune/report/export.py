@@ -41,6 +41,8 @@ FIGURES: dict[str, Callable[[Row], Any]] = {
     "fits": lambda row: row.fits,
     "flags": lambda row: list(row.flags),
     "wall_s": lambda row: row.wall_s,
+    "compile_s": lambda row: row.compile_s,
+    "recompilations": lambda row: row.recompilations,
 }
 """columns of both exports by name, beside the options"""
 

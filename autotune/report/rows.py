@@ -51,6 +51,10 @@ class Row:
     flags: tuple[str, ...] = ()
     wall_s: float = 0.0
     """all its runs together, as the steering process saw them"""
+    compile_s: float | None = None
+    """the longest of its runs: the others may have found what it compiled; None: nothing was compiled"""
+    recompilations: int | None = None
+    """after the first step, the most of its runs"""
 
     @property
     def runs(self) -> int:
@@ -190,8 +194,11 @@ def _with_figures(row: Row, found: Sequence[Measurement], accelerator: bool) -> 
     shares = [data_share(item) for item in found]
     peak = max(item.lifetime.needed(accelerator) for item in found)
     fits = None if row.limit_bytes is None else peak <= row.limit_bytes
+    compiled = [item.compilation for item in found if item.compilation is not None]
     return replace(
         row,
+        compile_s=max((item.seconds for item in compiled), default=None),
+        recompilations=max((item.recompilations for item in compiled), default=None),
         sample_s=sample_s,
         uncertainty=max(half_range, sum(item.uncertainty for item in counted) / len(counted)),
         tokens_per_s=None if tokens is None else tokens / sample_s,

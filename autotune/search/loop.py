@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -353,8 +354,19 @@ class Search:
                 f"down to batch size {min(sizes)}",
                 hint="Allow more with --memory-limit or --host-memory-limit, or make the model smaller.",
             )
-        words = ", ".join(sorted({seen.outcome.value.replace("_", " ") for seen in outcomes}))
-        return SearchFailed(f"no trial could be measured; outcomes: {words}")
+        counts = Counter(seen.outcome.value.replace("_", " ") for seen in outcomes)
+        words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        message = f"no config was measured without a failure; the trials: {words}"
+        failed = [record for item in self.measured.values() for record in item.records if record.failure is not None]
+        if not failed:
+            return SearchFailed(message)
+        last = max(failed, key=lambda record: record.number)
+        assert last.failure is not None
+        return SearchFailed(
+            f"{message}; trial {last.number}: {last.failure.message or last.failure.reason}",
+            hint=f"See {self._folder.log(last.number)}",
+            traceback=last.failure.traceback,
+        )
 
 
 def _shown(config: Config) -> str:

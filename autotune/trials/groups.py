@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
+SHARED_MEMORY = Path("/dev/shm")
+MAKER = re.compile(r"(?:torch_|sem\.autotune-)(\d+)[_-]")
 TICK_S = 0.05
 TERMINATE_S = 3.0  # between asking a group to end and ending it
 GONE_S = 10.0  # for the kernel to take a killed group away
+GONE_TICK_S = 0.005
 
 
 def end_group(pid: int, *, gently: bool = False) -> None:
@@ -26,7 +32,7 @@ def wait_until_gone(pid: int) -> None:
     """Kill what is left of a group and wait until nothing is: the next trial must have the machine to itself."""
     deadline = time.monotonic() + GONE_S
     while _signal_group(pid, signal.SIGKILL) and time.monotonic() < deadline:
-        time.sleep(0.005)
+        time.sleep(GONE_TICK_S)
 
 
 def semaphore_prefix(pid: int) -> str:
@@ -34,10 +40,17 @@ def semaphore_prefix(pid: int) -> str:
     return f"/autotune-{pid}"
 
 
-def remove_semaphores(pid: int) -> None:
-    """Unlink what spawned workers were given by name: multiprocessing's own tracker ends with the trial."""
-    for path in Path("/dev/shm").glob(f"sem.{semaphore_prefix(pid)[1:]}-*"):
-        path.unlink(missing_ok=True)
+def remove_shared_memory(pids: Collection[int]) -> None:
+    """Unlink what trials and loader workers that are gone left in /dev/shm: nobody else knows of it.
+
+    A batch has a name there from when a worker makes it until, a moment later, it is opened by descriptor; the
+    semaphores of spawned workers have one for as long as multiprocessing's tracker, which ends with the trial.
+    """
+    for path in SHARED_MEMORY.iterdir() if SHARED_MEMORY.is_dir() else ():
+        maker = MAKER.match(path.name)
+        if maker is not None and int(maker[1]) in pids:
+            with suppress(OSError):  # another user's process had the number before
+                path.unlink(missing_ok=True)
 
 
 def _signal_group(pid: int, number: int) -> bool:

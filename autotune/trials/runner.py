@@ -22,7 +22,7 @@ from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import SCRATCH, write_atomically
-from autotune.trials.groups import end_group, remove_semaphores, wait_until_gone
+from autotune.trials.groups import end_group, remove_shared_memory, wait_until_gone
 from autotune.trials.outcomes import classify_exit, failure
 from autotune.trials.sandbox import remove
 from autotune.trials.watchdog import Watchdog
@@ -230,7 +230,7 @@ class ForkServerRunner:
         finally:
             selector.close()
             wait_until_gone(pid)
-            remove_semaphores(pid)
+            remove_shared_memory({pid, *watchdog.family})
             watchdog.close()
         if ending is not None:
             return _Ending(ending[0], ending[1], watchdog.seen())

@@ -6,14 +6,18 @@ left, an object in the batch that cannot be pickled.
 
 from __future__ import annotations
 
+import multiprocessing
 import multiprocessing.queues
 import os
 import signal
 import time
 import traceback
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from torch.utils.data import get_worker_info
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from autotune.records import Outcome
 from autotune.trials.outcomes import classify_error
@@ -21,8 +25,39 @@ from autotune.trials.outcomes import classify_error
 SIGNAL_S = 10.0  # until a signal was delivered, on the busiest machine
 
 
+@cache
 def end_workers_that_cannot_send() -> None:
-    """Let every loader worker that is forked from here end when it cannot send a batch."""
+    """Let every loader worker of this process end when it cannot send a batch, however it is started."""
+    _end_this_one()  # forked workers inherit it
+    begin = _MultiProcessingDataLoaderIter.__init__
+
+    def begin_workers(workers: Any, loader: Any) -> None:
+        context, own = loader.multiprocessing_context or multiprocessing, loader.worker_init_fn
+        if context.get_start_method() == "fork":
+            begin(workers, loader)
+            return
+        loader.worker_init_fn = Told(own)
+        try:
+            begin(workers, loader)
+        finally:
+            loader.worker_init_fn = own
+
+    _MultiProcessingDataLoaderIter.__init__ = begin_workers  # type: ignore[method-assign,assignment]
+
+
+class Told:
+    """A worker_init_fn, for workers that begin with a fresh interpreter: it can be pickled where the user's own can."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self.own = own
+
+    def __call__(self, worker: int) -> None:
+        _end_this_one()
+        if self.own is not None:
+            self.own(worker)
+
+
+def _end_this_one() -> None:
     multiprocessing.queues.Queue._on_queue_feeder_error = staticmethod(_cannot_send)  # type: ignore[attr-defined]
 
 

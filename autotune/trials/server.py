@@ -23,13 +23,14 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from autotune.trials.groups import end_group, remove_semaphores, semaphore_prefix
+from autotune.trials.groups import GONE_S, GONE_TICK_S, remove_shared_memory, semaphore_prefix
 from autotune.trials.sandbox import Sandbox, enter, way_here
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -61,8 +62,7 @@ def serve(connection: socket.socket, temporary: Path) -> None:
             data, received, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 4)
             descriptors += received
             if not data:
-                _kill(trials)
-                _end_strays(trials)
+                _end_all()
                 return
             buffer += data
         while b"\n" in buffer:
@@ -85,7 +85,9 @@ def serve(connection: socket.socket, temporary: Path) -> None:
             os.close(progress)
             trials.add(pid)
             _send(connection, {"pid": pid})
-        for pid, status in _ended():
+        ended = dict(_ended())
+        remove_shared_memory(ended)
+        for pid, status in ended.items():
             if pid in trials:
                 trials.discard(pid)
                 _send(connection, {"pid": pid, "status": status})
@@ -134,10 +136,17 @@ def _ended() -> Iterator[tuple[int, int]]:
             yield pid, status
 
 
-def _kill(pids: set[int]) -> None:
-    for pid in pids:
-        end_group(pid)
-        remove_semaphores(pid)
+def _end_all() -> None:
+    """Kill the trials with all that they have started, and take away what is left of them."""
+    this, gone, deadline = psutil.Process(), set[int](), time.monotonic() + GONE_S
+    while (children := this.children(recursive=True)) and time.monotonic() < deadline:
+        for child in children:
+            gone.add(child.pid)
+            with suppress(psutil.Error):
+                child.kill()
+        gone.update(dict(_ended()))
+        time.sleep(GONE_TICK_S)
+    remove_shared_memory(gone)
 
 
 def _end_strays(trials: set[int]) -> None:

@@ -32,7 +32,9 @@ class Watchdog:
         self._limits = limits
         self._log = log
         self._deadline = time.monotonic() + limits.timeout_s
-        self._family: list[int] = []
+        self.family: set[int] = set()
+        """of the trial: all processes that it was seen to have"""
+        self._live: list[int] = []
         self._looked_at = 0.0
         self._counted = 0
         self._counted_at = 0.0
@@ -44,13 +46,14 @@ class Watchdog:
         if now > self._deadline:
             limit = f"{self._limits.timeout_s:g} s"
             message = f"the trial did not end within {limit}; --trial-timeout allows more"
-            if self._family:
+            if self._live:
                 message += ". Loader workers may hang: num_workers=0 would show"
             return Outcome.TIMEOUT, Failure(reason=f"no end within {limit}", message=message)
         if now - self._looked_at > FAMILY_S:
             self._looked_at = now
-            self._family = _descendants(self._pid)
-            self._gpu.look(self._family, timed=self.phase == "window")
+            self._live = _descendants(self._pid)
+            self.family.update(self._live)
+            self._gpu.look(self._live, timed=self.phase == "window")
             _shorten(self._log)
         used = self._host_bytes(now)
         if used > self._limits.host_bytes:
@@ -68,12 +71,12 @@ class Watchdog:
         all; proportional sizes count them once, but reading them stops a process for some 10 ms a GiB.
         """
         main = _resident(self._pid)
-        bound = main + sum(_own(pid) for pid in self._family)
+        bound = main + sum(_own(pid) for pid in self._live)
         if main > self._limits.host_bytes or bound <= self._limits.host_bytes:
             return bound
         if now - self._counted_at > FAMILY_S:
             self._counted_at = now
-            self._counted = sum(proportional_bytes(pid) for pid in [self._pid, *self._family]) or bound
+            self._counted = sum(proportional_bytes(pid) for pid in [self._pid, *self._live]) or bound
         return self._counted
 
     def seen(self) -> Mapping[str, Any]:

@@ -5,9 +5,9 @@
 
 In a round every config is measured once, in a fresh process and in random order, the start config twice; a ratio is
 taken within the round, so that a machine that drifts moves both. The interval is Student's t on the log ratios of the
-rounds. Batch sizes are doubled, up to eight times; with many values tried, one interval in twenty misses its truth by
-chance: the table shows effects, it claims no speed-up. Finished windows are kept in windows.jsonl, so that a run that
-was stopped goes on where it was.
+rounds, with the spread of all values turned from the same start. Batch sizes are doubled, up to eight times; with many
+values tried, one interval in twenty misses its truth by chance: the table shows effects, it claims no speed-up.
+Finished windows are kept in windows.jsonl, so that a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -170,25 +170,44 @@ def effects(windows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             turns[window["example"], window["start"], window["option"], window["value"]].append(window)
         elif "sample_s" in window:
             starts[window["example"], window["start"], window["round"]].append(window)
+    ratios: dict[tuple[str, str, str, str], list[float]] = {}
+    memory: dict[tuple[str, str, str, str], list[float]] = {}
+    for key, own in turns.items():
+        measured = [(window, starts[*key[:2], window["round"]]) for window in own if "sample_s" in window]
+        measured = [(window, base) for window, base in measured if base]
+        ratios[key] = [_mean_log(base, "sample_s") - math.log(window["sample_s"]) for window, base in measured]
+        memory[key] = [
+            math.exp(math.log(window["peak_bytes"]) - _mean_log(base, "peak_bytes")) for window, base in measured
+        ]
     for (example, start, option, value), own in turns.items():
-        logs, memory = [], []
-        for window in own:
-            base = starts[example, start, window["round"]]
-            if base and "sample_s" in window:
-                logs.append(np.mean([math.log(item["sample_s"]) for item in base]) - math.log(window["sample_s"]))
-                memory.append(window["peak_bytes"] / np.mean([item["peak_bytes"] for item in base]))
+        logs = ratios[example, start, option, value]
         line: dict[str, Any] = {"example": example, "start": start, "option": option, "value": value}
         line |= {"rounds": len(logs), "speed": "", "low": "", "high": "", "memory": "", "outcome": own[-1]["outcome"]}
         line["disturbed"] = sum(window.get("disturbed", False) for window in own)
         if logs:
             mean = float(np.mean(logs))
-            half = math.inf
-            if len(logs) > 1:
-                half = float(student.ppf(0.975, len(logs) - 1) * np.std(logs, ddof=1) / math.sqrt(len(logs)))
+            half = half_width([found for key, found in ratios.items() if key[:2] == (example, start)], len(logs))
             speeds = (mean, mean - half, mean + half)
             line |= dict(zip(("speed", "low", "high"), (f"{math.exp(item):.2f}" for item in speeds), strict=True))
-            line["memory"] = f"{np.mean(memory):.2f}"
+            line["memory"] = f"{np.mean(memory[example, start, option, value]):.2f}"
         yield line
+
+
+def half_width(together: list[list[float]], rounds: int) -> float:
+    """Return the half-width of a 95 % interval of a mean log ratio over some rounds.
+
+    Its spread is that of all values turned from one start together: two or three rounds of one value tell little of it.
+    """
+    several = [found for found in together if len(found) > 1]
+    freedom = sum(len(found) - 1 for found in several)
+    if not freedom:
+        return math.inf
+    variance = sum((len(found) - 1) * float(np.var(found, ddof=1)) for found in several) / freedom
+    return float(student.ppf(0.975, freedom)) * math.sqrt(variance / rounds)
+
+
+def _mean_log(windows: list[dict[str, Any]], name: str) -> float:
+    return float(np.mean([math.log(window[name]) for window in windows]))
 
 
 if __name__ == "__main__":

@@ -257,8 +257,9 @@ CANNOT_SEND = {
 }
 
 
+@pytest.mark.parametrize("how", ["fork", "spawn"])
 @pytest.mark.parametrize("name", CANNOT_SEND)
-def test_c3_c04_a_worker_that_cannot_send_its_batch_does_not_hang_the_trial(trial: Trial, name: str) -> None:
+def test_c3_c04_a_worker_that_cannot_send_its_batch_does_not_hang_the_trial(trial: Trial, name: str, how: str) -> None:
     """Its queue's thread would print the error, and the trial wait for the batch until its time is up."""
     what, outcome, reason = CANNOT_SEND[name]
     ran = trial(
@@ -274,7 +275,7 @@ def step(model, batch):
 from functools import partial
 Workload = partial(Workload, collate_fn=collate)
 """,
-        config={"batch_size": 8, "num_workers": 1},
+        config={"batch_size": 8, "num_workers": 1, "multiprocessing_context": how},
         limits={"timeout_s": 100.0},
     )
     assert ran.record.failure is not None

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from autotune.config import Config
-from autotune.records import Limits, Outcome, Peaks
+from autotune.records import Compilation, Limits, Outcome, Peaks
 from autotune.report.rows import data_share, differs_from, rows_of, screening_noise
 from tests.report.factory import GIB, LIMITS, failed, make_measurement, ok
 
@@ -88,6 +88,15 @@ def test_waiting_is_the_wait_unless_the_step_is_input_bound():
 def test_tokens_are_counted_where_they_are_known():
     assert rows([ok(0, sample_s=0.01, tokens_per_sample=512.0)])[0].tokens_per_s == pytest.approx(51_200)
     assert rows([ok(0)])[0].tokens_per_s is None
+
+
+def test_what_compiling_takes_is_that_of_the_run_without_a_cache():
+    config = {"compile_mode": "default"}
+    first = ok(0, config, compilation=Compilation(seconds=31.4, graphs=2))
+    again = ok(1, config, compilation=Compilation(seconds=2.5, graphs=4, recompilations=2, cached=True))
+    compiled, eager = sorted(rows([first, again, ok(2)]), key=lambda row: row.trial)
+    assert (compiled.compile_s, compiled.recompilations) == (31.4, 2)
+    assert (eager.compile_s, eager.recompilations) == (None, None)
 
 
 def test_noise_is_at_least_what_repeats_show():

@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from autotune.errors import UsageError
+from autotune.records import Compilation
 from autotune.report.columns import COLUMNS, Column, sort_rows
 from autotune.report.flags import FLAGS
 from autotune.report.rows import rows_of_run
@@ -40,6 +41,12 @@ def test_a_narrow_terminal_drops_the_least_important_columns(save, mixed):
     narrow = shown(save(mixed), 80)
     assert "took s" not in narrow
     assert "peak GiB" in narrow
+
+
+def test_compiling_has_a_column_where_something_was_compiled(save, mixed):
+    assert "compile s" not in shown(save(mixed), 160)
+    compiled = ok(9, {"compile_mode": "default"}, compilation=Compilation(seconds=31.4, graphs=2))
+    assert re.search(r"compile s.*\n(.*\n)*.*compile_mode=default.* 31 ", shown(save([*mixed, compiled]), 160))
 
 
 def test_no_claim_is_made(save, mixed):

@@ -220,6 +220,16 @@ def test_g5_failures_that_are_all_alike_end_the_search_after_three(search: Harne
     assert caught.value.traceback == "their line\n"
 
 
+def test_a_baseline_that_fails_when_it_is_run_again_is_said_with_its_failure(search: Harness) -> None:
+    """It was measured once, and a config that failed once is no answer: nothing is left, and that must be said."""
+    flaky = SimulatedRunner(rule=lambda spec: Outcome.ERROR if spec.number else None)
+    with pytest.raises(SearchFailed, match=r"without a failure; the trials: \d+ error, 1 ok; trial \d+: ") as caught:
+        search(flaky, trials=3)
+    assert caught.value.traceback == "their line\n"
+    assert caught.value.hint is not None
+    assert "See " in caught.value.hint
+
+
 def test_c04_a_baseline_that_hangs_does_not_end_the_search(search: Harness) -> None:
     hangs = SimulatedRunner(rule=lambda spec: Outcome.TIMEOUT if spec.config.get("num_workers") else None)
     result = search(hangs, baseline={"batch_size": 32, "num_workers": 2}, trials=10)

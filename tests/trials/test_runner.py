@@ -365,6 +365,55 @@ def test_semaphores_of_spawned_workers_go_with_the_trial(runner, tmp_path):
     assert not (Path("/dev/shm") / name).exists()
 
 
+LEAVING = """
+class Leaving(Numbers):
+    def load(self, index):
+        Path(f"/dev/shm/torch_{os.getpid()}_1_0").touch()
+        with (HERE / "makers").open("a") as makers:
+            makers.write(f"{os.getpid()} ")
+
+def build_dataset():
+    return Leaving()
+
+def before_step():
+    time.sleep(1.2)  # the steering process looks for new ones twice a second
+"""
+WAYS = {
+    "the trial": "    os.kill(os.getpid(), signal.SIGKILL)",
+    "its session": "    os.killpg(os.getpid(), signal.SIGKILL)",
+    "a worker": "    os.kill(int((HERE / 'makers').read_text().split()[0]), signal.SIGKILL)",
+    "the server": "    os.kill(os.getppid(), signal.SIGKILL)",
+    "late": "    time.sleep(600)",
+}
+
+
+def segments_left(folder: Path) -> list[str]:
+    """Return the names, in shared memory, of what the makers of `LEAVING` made there."""
+    makers = set((folder / "makers").read_text().split())
+    assert len(makers) >= 2
+    return [name for name in os.listdir("/dev/shm") if name.startswith("torch_") and name.split("_")[1] in makers]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_segments_of_killed_workers_go_with_the_trial(own_runner, tmp_path, way):
+    """A batch that a worker was about to send has a name in shared memory that only the worker knows."""
+    limits = {"timeout_s": 5.0 if way == "late" else 60.0}
+    spec = make_spec(tmp_path, LEAVING + WAYS[way], limits, config=ENDLESS_WORKERS)
+    assert not own_runner.run(spec, tmp_path / "log").outcome.measured
+    assert wait_until(lambda: not segments_left(tmp_path), 2.0)
+
+
+def test_segments_go_when_the_steering_process_is_killed(tmp_path):
+    code = STEERING.format(
+        helpers=str(Path(__file__).parent), folder=str(tmp_path), body=LEAVING, config=ENDLESS_WORKERS
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as steering:
+        server = int(next(line for line in steering.stdout if line.startswith("warm-up")).split()[1])
+        assert segments_left(tmp_path)
+        steering.kill()
+    assert wait_until(lambda: not segments_left(tmp_path) and not session_of(server), 5.0)
+
+
 def test_i2_thirty_trials_leave_nothing(runner, tmp_path):
     def held() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(psutil.Process().children(recursive=True))
