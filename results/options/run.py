@@ -1,5 +1,7 @@
 """What does each option do by itself? On the examples, every value turned alone, from the baseline and from a winner.
 
+Options that need another one, as prefetching needs workers, are turned from the baseline with that one on, too.
+
     python results/options/run.py          # 4 rounds; an hour or two on two quiet cores
     python results/options/run.py --examples digits_cnn --rounds 1 --out /tmp/options
 
@@ -20,7 +22,7 @@ import os
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from scipy.stats import t as student
 
 from autotune.config import Config
 from autotune.machine import Machine
+from autotune.options import OPTIONS
 from autotune.options.space import Space
 from autotune.records import Source
 from autotune.search.setup import Prepared, Wishes, prepare
@@ -39,7 +42,8 @@ from autotune.trials.runner import ForkServerRunner
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 EXAMPLES = ("digits_cnn", "char_transformer", "jpeg_folder")
-STARTS = ("baseline", "winner")
+ENABLED = "baseline with what others need"
+STARTS = ("baseline", "winner", ENABLED)
 BATCHES = (2, 4, 8)  # times the start's batch size
 BLOCKS = 12  # in a window, by a plan made beforehand
 FIELDS = ("example", "start", "option", "value", "rounds", "speed", "low", "high", "memory", "disturbed", "outcome")
@@ -58,6 +62,7 @@ def main() -> None:
             runner = ForkServerRunner(Path(scratch) / "server.log")
             try:
                 bench = Bench(example, RunFolder(Path(scratch) / "run"), runner)
+                note_left_out(asked.out / "left_out.json", example, bench.left_out)
                 for round in range(asked.rounds):
                     for start in STARTS:
                         for window in bench.round(start, round, read(kept)):
@@ -66,6 +71,7 @@ def main() -> None:
                     write_table(asked.out, read(kept))
             finally:
                 runner.close()
+    write_table(asked.out, read(kept))
 
 
 class Bench:
@@ -80,10 +86,15 @@ class Bench:
         self._specs = Specs(self._prepared, wishes, folder)
         self._number = 0
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why some options have one value only here, by name."""
+        return dict(self._prepared.space.reasons)
+
     def round(self, start: str, round: int, done: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the windows of a round that are not done yet."""
         base = self._start(start)
-        turns = [("", "", base), ("", "again", base), *turned(self._prepared.space, base)]
+        turns = [("", "", base), ("", "again", base), *turned(self._prepared.space, base, self._names(start))]
         random.Random(f"{self.example} {start} {round}").shuffle(turns)
         have = {(item["example"], item["start"], item["round"], item["option"], item["value"]) for item in done}
         for option, value, config in turns:
@@ -97,7 +108,22 @@ class Bench:
         space = self._prepared.space
         if start == "baseline":
             return space.baseline
+        if start == ENABLED:
+            needed = {OPTIONS[name].needs for name in self._idle()} - {None}
+            on = {
+                name: next(value for value in space.choices[name] if value != OPTIONS[name].default) for name in needed
+            }
+            return space.canonical(space.baseline.replace(**on))
         return space.canonical(Config.load(ROOT / "results" / "agreement" / "best" / f"{self.example}.toml"))
+
+    def _names(self, start: str) -> list[str]:
+        """Return the options that are turned from a start."""
+        return self._idle() if start == ENABLED else list(self._prepared.space.choices)
+
+    def _idle(self) -> list[str]:
+        """Return the options that have no effect in the baseline, since another one is off there."""
+        space = self._prepared.space
+        return [name for name in space.choices if OPTIONS[name].needs in space.choices and name not in space.baseline]
 
     def _window(self, config: Config) -> dict[str, Any]:
         self._number += 1
@@ -115,10 +141,11 @@ class Bench:
         return found
 
 
-def turned(space: Space, base: Config) -> list[tuple[str, str, Config]]:
-    """Return option, value and config for each value that can be turned alone."""
+def turned(space: Space, base: Config, names: Sequence[str]) -> list[tuple[str, str, Config]]:
+    """Return option, value and config for each value of these options that can be turned alone."""
     found, seen = [], {base}
-    for name, values in space.choices.items():
+    for name in names:
+        values = space.choices[name]
         if name == "batch_size":
             values = tuple(factor * int(base.value(name)) for factor in BATCHES)
             values = tuple(value for value in values if value <= max(space.choices[name]))
@@ -132,6 +159,11 @@ def turned(space: Space, base: Config) -> list[tuple[str, str, Config]]:
 
 def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def note_left_out(path: Path, example: str, reasons: dict[str, str]) -> None:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**known, example: reasons}, indent=1) + "\n", encoding="utf-8")
 
 
 def write_table(out: Path, windows: list[dict[str, Any]]) -> None:
@@ -158,6 +190,9 @@ def write_table(out: Path, windows: list[dict[str, Any]]) -> None:
         text.append(
             "| " + " | ".join([*cells, speed, line["memory"], str(line["rounds"]), str(line["disturbed"])]) + " |"
         )
+    text += ["", "Not turned, since they have one value only there:", "", "| example | option | why |", "|---|---|---|"]
+    for example, reasons in json.loads((out / "left_out.json").read_text(encoding="utf-8")).items():
+        text += [f"| {example} | {option} | {why} |" for option, why in sorted(reasons.items())]
     (out / "options.md").write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
