@@ -36,12 +36,20 @@ class Outcome(enum.StrEnum):
         """Whether the trial yields a step time: a clearly slower one stops early and keeps its estimate."""
         return self in (Outcome.OK, Outcome.PRUNED)
 
+    @property
+    def settles(self) -> bool:
+        """Whether it says of the config itself how fast it is, or that it does not fit: no stray failure."""
+        return self.measured or self is Outcome.OUT_OF_MEMORY
+
 
 HARD_FLAGS = frozenset({"cpu_contended_hard", "gpu_shared", "gpu_throttled", "memory_pressure", "no_steady_state"})
 """signs that a time is not that of the config alone"""
 
 REPEAT = "repeat"
 """kind of a trial that measures again what was disturbed, and counts in its place"""
+
+NOT_SCREENING = frozenset({"probe", "verification", "numerics"})
+"""kinds of records that are no trial of the search"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +201,17 @@ def start_share_s(start_s: float, planned_samples: int | None) -> float:
 def undisturbed(runs: Sequence[Measurement]) -> list[Measurement]:
     """Return the runs of one config that count: the undisturbed ones, or all where there is none."""
     return [run for run in runs if not run.disturbed] or list(runs)
+
+
+def standing(runs: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the runs of one config that count: a repeat that settles it stands in for the disturbed run before it."""
+    found: list[TrialRecord] = []
+    for run in runs:
+        if run.kind != REPEAT or not found:
+            found.append(run)
+        elif run.outcome.settles:
+            found[-1] = run
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

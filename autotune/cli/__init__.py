@@ -23,7 +23,10 @@ from autotune.cli import (
     show,
     verify,
 )
+from autotune.cli.output import FULL, WRITES_FAILED, discard
 from autotune.errors import AutotuneError, UsageError
+
+STDOUT = 1
 
 app = typer.Typer(
     name="autotune",
@@ -81,6 +84,12 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our pipe has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        discard(STDOUT)  # what is left in the buffer would fail once more
+        _print_error(AutotuneError(f"{WRITES_FAILED}: {error.strerror}"))
+        sys.exit(1)
 
 
 def _print_error(error: AutotuneError) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from autotune.cli import flags
 from autotune.cli.naming import Named, names_workload
+from autotune.cli.output import WRITES_FAILED, lost_output, outlive_output
 from autotune.cli.parsing import (
     parse_allowed,
     parse_choices,
@@ -131,6 +132,7 @@ def search(
 
     console = Console()
     end_like_ctrl_c()
+    outlive_output()
     folder = RunFolder(out or Path("results") / script.stem)
     with reported(folder, console):
         result = search_workload(
@@ -146,6 +148,10 @@ def search(
         )
     print_summary(console, gather(read_run(result.folder)), interrupted=result.interrupted)
     print_report(folder, console)
+    if (lost := lost_output()) is not None:
+        print(f"{WRITES_FAILED} ({lost.strerror}); the search went on, see {folder.path}", file=sys.stderr)
+        if not isinstance(lost, BrokenPipeError):  # its reader had seen enough
+            raise typer.Exit(1)
     if result.interrupted:
         raise typer.Exit(130)
 
@@ -174,11 +180,14 @@ def print_report(folder: RunFolder, console: Console) -> None:
 
 
 def end_like_ctrl_c() -> None:
-    """Let a terminated search and a closed terminal end as cleanly as Ctrl-C does; under nohup it goes on."""
+    """Let a terminated search and a closed terminal end as cleanly as Ctrl-C does; under nohup it goes on.
+
+    So do the signals by which batch systems announce that a job's time runs out.
+    """
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)

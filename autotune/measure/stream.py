@@ -11,6 +11,14 @@ from autotune.prefetching import on_host
 from autotune.samples import SampleCounter
 
 
+def no_batch() -> WorkloadError:
+    """Return the error of a loader that yields nothing."""
+    return WorkloadError(
+        "the loader yields no batch: an epoch has 0 steps",
+        hint="Is the dataset empty, smaller than the batch size under drop_last, or one that can be read once only?",
+    )
+
+
 @dataclass(frozen=True)
 class Fetched:
     """One batch, as the step takes it: in host memory, or on its way to the device."""
@@ -77,10 +85,7 @@ class Stream:
         try:
             batch = next(self._iterator)
         except StopIteration:
-            raise WorkloadError(
-                "the loader yields no batch: an epoch has 0 steps",
-                hint="Is the dataset empty, or smaller than the batch size under drop_last?",
-            ) from None
+            raise no_batch() from None
         took = self._clock() - began
         self.position = 0
         self._epoch_samples = 0

@@ -81,13 +81,15 @@ def ladder(step: int, top: int) -> list[int]:
     """Return multiples of `step` up to `top`, neighbours at most 1.5x apart from the second on.
 
     Alternates x4/3 and x3/2, so that every power of two times `step` is on it: 8 16 24 32 48 64 96 128 ...
+    Empty where not even `step` is allowed.
     """
-    sizes, power = [], step
+    sizes: list[int] = []
+    power = step
     while power <= top:
         sizes += [power, power * 3 // 2] if power * 3 % (2 * step) == 0 else [power]
         power *= 2
     sizes = [size for size in sizes if size <= top]
     highest = top // step * step
-    if highest > sizes[-1]:
+    if sizes and highest > sizes[-1]:
         sizes.append(highest)
     return sizes

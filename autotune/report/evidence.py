@@ -12,10 +12,10 @@ from autotune.config import Config, read_document
 from autotune.errors import ConfigError, RunFolderError
 from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
-from autotune.records import Measurement, TrialRecord
+from autotune.records import NOT_SCREENING, Measurement, TrialRecord, standing
 from autotune.report.outcome import row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
-from autotune.report.run import NOT_SCREENING, Run
+from autotune.report.run import Run
 from autotune.search.verification import Attribution, Claim, Verification, sentence
 from autotune.search.verification.attribution import Confirmation, Contribution
 
@@ -109,8 +109,9 @@ class Evidence:
         ]
 
     def measurements(self, config: Config) -> list[Measurement]:
-        """Return what the search measured of a config."""
-        return [record.measurement for record in self.records(config) if record.measurement is not None]
+        """Return what the search measured of a config, in the runs that count."""
+        runs = standing(self.records(config))
+        return [record.measurement for record in runs if record.measurement is not None]
 
     def numerics(self, answer: Answer) -> str:
         """Return what was checked of a config's maths, in a sentence; empty: nothing was, as for the baseline."""

@@ -11,9 +11,8 @@ from typing import Any
 
 from autotune.config import Config
 from autotune.options import Value
-from autotune.records import REPEAT, TrialRecord
+from autotune.records import NOT_SCREENING, REPEAT, TrialRecord
 from autotune.report.rows import Row, rows_of
-from autotune.report.run import NOT_SCREENING
 from autotune.report.text import clean, values_text
 from autotune.search.forecast import NOTHING, STAGES, Afterwards, expected_checks, expected_windows
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from autotune.config import Config
 from autotune.drift import Drift, drifts
 from autotune.options import OPTIONS, Value
-from autotune.records import Limits, Measurement, Outcome, TrialRecord, undisturbed
+from autotune.records import NOT_SCREENING, Limits, Measurement, Outcome, TrialRecord, standing, undisturbed
 from autotune.report.flags import in_order
-from autotune.report.run import NOT_SCREENING, Run
+from autotune.report.run import Run
 
 OVER_LIMIT = "over the memory limit"
 INPUT_BOUND = 0.10  # of a step lost to the loader, from which on it is called input-bound
@@ -143,9 +143,10 @@ def screening_noise(rows: Sequence[Row]) -> float | None:
 def _rows_of_config(
     seen: Sequence[TrialRecord], baseline: Config, accelerator: bool, limits: Limits | None
 ) -> list[Row]:
-    """Return the row of the measured runs of one config, or else that of its failures."""
-    measured = [record for record in seen if _found(record) is not None]
-    failed = [record for record in seen if _found(record) is None]
+    """Return the row of the measured runs of one config that count, or else that of its failures."""
+    counting = standing(seen)
+    measured = [record for record in counting if _found(record) is not None]
+    failed = [record for record in counting if _found(record) is None]
     if not measured:
         return [_row(failed, baseline, accelerator, limits)]
     row = _row(measured, baseline, accelerator, limits)

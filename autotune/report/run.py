@@ -12,11 +12,8 @@ from autotune.documents import from_json, from_plain, read_text
 from autotune.errors import ConfigError, RunFolderError
 from autotune.facts import Facts
 from autotune.machine import Machine
-from autotune.records import RunInfo, TrialRecord
+from autotune.records import NOT_SCREENING, RunInfo, TrialRecord
 from autotune.trials.folder import RunFolder
-
-NOT_SCREENING = frozenset({"probe", "verification", "numerics"})
-"""kinds of records that are no trial of the search"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,8 @@ class Ledger:
             except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
                 raise RunFolderError(
                     f"cannot open the study at {storage}: {root_cause(error)}",
-                    hint="If the file is damaged: --force starts anew, --out OTHER_FOLDER beside it.",
+                    hint="Is the disk full, or may files not grow (ulimit -f)? If the file is damaged: --force starts "
+                    "anew, --out OTHER_FOLDER beside it.",
                 ) from error
 
     def ask(self) -> tuple[optuna.Trial, Config]:
@@ -113,6 +114,10 @@ class Ledger:
         """Return the trials that an earlier process left running."""
         found = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return [optuna.Trial(self.study, trial._trial_id) for trial in found]
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of all its trials."""
+        return {trial.number for trial in self.study.get_trials(deepcopy=False)}
 
     def observations(self) -> list[tuple[int, Observation]]:
         """Return what was told so far, by trial number."""

@@ -15,10 +15,10 @@ import optuna
 from autotune.config import Config
 from autotune.documents import read_record
 from autotune.drift import drifts
-from autotune.errors import DoesNotFit, ScriptError, SearchFailed
+from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed
 from autotune.options import OPTIONS
 from autotune.plan import plan_for
-from autotune.records import HARD_FLAGS, REPEAT, Failure, Outcome, TrialRecord
+from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Failure, Outcome, TrialRecord
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.measured import Measured, ranked
@@ -74,8 +74,18 @@ class Search:
         """Take up the trials that an earlier process measured; return how many.
 
         A trial that it recorded and did not live to tell is told now; one that it never ended is closed.
+
+        Raises:
+            RunFolderError: the study does not know the trials of the folder, whose records would be overwritten.
         """
         records = {record.number: record for record in self._folder.records()}
+        screened = {number for number, record in records.items() if record.kind not in NOT_SCREENING}
+        lost = screened - self._ledger.numbers()
+        if lost:
+            raise RunFolderError(
+                f"{self._folder.path} holds {len(lost)} trials that its study does not know",
+                hint="Is study.db gone, or --storage another one? --force starts anew, --out OTHER_FOLDER beside it.",
+            )
         for trial in self._ledger.running():
             record = records.get(trial.number)
             if record is None:

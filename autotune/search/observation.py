@@ -69,7 +69,7 @@ class Observation:
     @property
     def replaces(self) -> bool:
         """Whether this repeat says more than the disturbed run: not where a stray failure ended it."""
-        return self.repeat and (self.sample_s is not None or self.outcome is Outcome.OUT_OF_MEMORY)
+        return self.repeat and self.outcome.settles
 
     def check(self) -> None:
         """Look for figures that no trial yields, which another program or a damaged disk left in a study.

@@ -27,7 +27,7 @@ from autotune.search.measured import Measured
 from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
 from autotune.search.setup import Prepared, Wishes, prepare, run_info, script_hash
-from autotune.trials.folder import RunFolder, write_atomically
+from autotune.trials.folder import GONE, RunFolder, write_atomically
 from autotune.trials.lock import DeviceLocks, FolderLock
 from autotune.trials.quiet import QuietRunner
 from autotune.trials.runner import ForkServerRunner, Runner
@@ -120,9 +120,10 @@ def search_workload(
             events.note(f"resumed with {search.resume()} trials measured before")
         return _search_and_settle(search, prepared, folder, runner, events, wishes, verify, end)
     except optuna.exceptions.StorageInternalError as error:
+        there = folder.study.exists() or storage
         raise RunFolderError(
             f"the study of {folder.path} cannot be written: {root_cause(error)}",
-            hint="What was measured is kept; --resume goes on with it.",
+            hint="What was measured is kept; --resume goes on with it." if there else GONE,
         ) from error
     finally:
         with ExitStack() as ending:  # all of them, whichever fails: a terminal that was closed, say

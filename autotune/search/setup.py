@@ -297,7 +297,7 @@ def refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:
     trouble = record.failure
     assert trouble is not None
     name = Path(source.script).name or "the workload"
-    message, _, hint = trouble.message.partition("\n")
+    message, _, hint = (trouble.message or trouble.reason).partition("\n")
     if trouble.phase == "device":
         return UsageError(message, hint=hint)
     if record.outcome is Outcome.OUT_OF_MEMORY:

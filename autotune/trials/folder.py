@@ -11,6 +11,7 @@ from autotune.errors import RunFolderError
 from autotune.records import TrialRecord
 from autotune.trials.sandbox import remove
 
+GONE = "The folder was removed or renamed while it was in use: what was measured lies where it is now."
 DRAFT = ".tmp"
 """end of the names of files that are being written"""
 SCRATCH = ".scratch"
@@ -141,4 +142,5 @@ def write_atomically(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise RunFolderError(f"cannot write {path}: {error.strerror}") from None
+        hint = GONE if isinstance(error, FileNotFoundError) else ""
+        raise RunFolderError(f"cannot write {path}: {error.strerror}", hint=hint) from None

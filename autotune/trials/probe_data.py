@@ -21,7 +21,8 @@ from autotune.batches import describe, map_tensors, shapes, tensors
 from autotune.caching import why_not_cached
 from autotune.config import Config
 from autotune.device import on_host
-from autotune.errors import AutotuneError, ScriptError, WorkloadError, text_of
+from autotune.errors import AutotuneError, ScriptError, text_of
+from autotune.measure.stream import no_batch
 from autotune.measure.training import Training, seed_all
 from autotune.records import Outcome
 from autotune.trials.outcomes import classify_error
@@ -88,10 +89,7 @@ def take_batches(loader: Iterable[Any]) -> tuple[list[Any], float]:
 def _load_batches(training: Training) -> tuple[list[Any], float]:
     batches, load_s = take_batches(training.loader.host)
     if not batches:
-        raise WorkloadError(
-            "the loader yields no batch: an epoch has 0 steps",
-            hint="Is the dataset empty, or smaller than the batch size under drop_last?",
-        )
+        raise no_batch()
     return batches, load_s
 
 

@@ -76,7 +76,7 @@ def test_a_disturbed_trial_is_measured_once_more_and_counts_once(search):
     assert sum(kinds.values()) == 9
     rows = rows_of(result.folder.records(), baseline=result.search.space.baseline, accelerator=False)
     row = next(row for row in rows if row.config == config)
-    assert (row.runs, row.flags) == (2, ())
+    assert (row.runs, row.flags) == (1, ())
 
 
 def test_a_disturbed_baseline_keeps_its_two_runs(search):

@@ -311,6 +311,13 @@ def test_a_script_that_is_gone_is_one_message(write: Write, run: Run, tmp_path: 
     assert (tmp_path / "run/trials/0000.json").exists()
 
 
+def test_a_script_that_ends_the_fork_server_is_said(write: Write, process: Any) -> None:
+    ended = process("search", write("import os, time\nos.kill(os.getppid(), 15)\ntime.sleep(60)"), "--out", "run")
+    ended.check_clear()
+    assert ended.status == 1
+    assert "the fork server ended" in ended.message
+
+
 def test_a_script_whose_name_is_no_text(write: Write, run: Run, tmp_path: Path) -> None:
     """File names are bytes: messages must show it, and files must hold it."""
     script = write(PARTS + "1 / 0" + WORKLOAD).rename(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xffin.py"))

@@ -39,6 +39,11 @@ def reason(name, context):
 # -- batch sizes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("step", [8, 24, 1024])
+def test_c03_a_ladder_without_a_rung_is_empty(step):
+    assert ladder(step, step - 1) == []
+
+
 def test_c03_ladder_of_eights():
     assert ladder(8, 130) == [8, 16, 24, 32, 48, 64, 96, 128]
     assert ladder(8, 136) == [8, 16, 24, 32, 48, 64, 96, 128, 136]

@@ -70,6 +70,20 @@ def test_a_config_that_failed_once_has_no_rank():
     assert next(row for row in found if row.trial == 0).reason == "trial 1 failed: killed by signal 11"
 
 
+def test_a_repeat_stands_in_for_the_disturbed_run_before_it():
+    """As in the search itself, which chose the best by it: table and best.toml must agree."""
+    hard = ("cpu_contended_hard",)
+    disturbed, repeated = ok(0, sample_s=0.004, flags=hard), ok(1, sample_s=0.002, kind="repeat", flags=hard)
+    (row,) = rows([disturbed, repeated])
+    assert row.sample_s == pytest.approx(0.002)
+    stray = failed(2, reason="killed by signal 9", outcome=Outcome.CRASHED, config={"num_workers": 2})
+    stray = dataclasses.replace(stray, kind="repeat")
+    found = rows([ok(0, sample_s=0.004), ok(1, {"num_workers": 2}, flags=hard), stray])
+    assert ranks(found) == {1: 1, 0: 2}
+    short = dataclasses.replace(stray, outcome=Outcome.OUT_OF_MEMORY)
+    assert ranks(rows([ok(0, sample_s=0.004), ok(1, {"num_workers": 2}, flags=hard), short])) == {0: 1, 2: None}
+
+
 def test_what_has_no_effect_does_not_differ():
     baseline = Config(batch_size=64, num_workers=2, prefetch_factor=4)
     assert differs_from(Config(batch_size=64, num_workers=0), baseline) == {"num_workers": 0}

@@ -258,6 +258,17 @@ def test_an_existing_run_is_never_overwritten_unasked(search: Harness) -> None:
     assert sum(search.states().values()) == 4
 
 
+def test_resume_without_its_study_overwrites_no_record(search: Harness) -> None:
+    search(SimulatedRunner(), trials=3)
+    search.folder.study.unlink()
+    before = {path.name: path.read_bytes() for path in search.folder.trials.iterdir() if path.stem.isdigit()}
+    for _ in range(2):  # the first attempt has made a study, an empty one
+        with pytest.raises(RunFolderError, match="holds 3 trials that its study does not know"):
+            search(SimulatedRunner(), trials=4, resume=True)
+    after = {path.name: path.read_bytes() for path in search.folder.trials.iterdir() if path.stem.isdigit()}
+    assert after == before
+
+
 def test_resume_without_a_run_is_an_error(search: Harness) -> None:
     with pytest.raises(RunFolderError, match="no search to resume"):
         search(SimulatedRunner(), resume=True)
@@ -415,3 +426,13 @@ def _equal(runner: SimulatedRunner) -> Any:
         )
 
     return answer
+
+
+@pytest.mark.parametrize(("length", "max_batch"), [(2000, 4), (5, None), (1, None), (2000, 2)])
+def test_a_search_with_no_batch_size_on_the_ladder_searches_the_rest(
+    search: Harness, length: int, max_batch: int | None
+) -> None:
+    facts = dataclasses.replace(FACTS, dataset_length=length, baseline={"batch_size": min(length, 4)})
+    result = search(SimulatedRunner(facts=facts), trials=5, max_batch=max_batch)
+    assert result.best is not None
+    assert result.best["batch_size"] == min(length, 4)
