@@ -29,6 +29,7 @@ from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.threads import OtherThreads
 from autotune.workload.script import brief, user_traceback
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
@@ -78,6 +79,7 @@ class Driver:
         """what was compiled before the script began"""
         self._execute = execute
         self._protocol = getcurrent()
+        self._threads = OtherThreads(self._protocol)
         self._script: greenlet | None = None
         self._changes = Changes()
         self._ready = self._held = False
@@ -97,6 +99,7 @@ class Driver:
             self._changes.add(self.device.expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
+        self._threads.install(self._changes)
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)
         self._watch_losses()
@@ -112,6 +115,7 @@ class Driver:
         script = self._begin()
         script.switch()
         self._enough = None
+        self._raise_refusal()
         return not script.dead
 
     def hold(self, found: ScriptFacts) -> None:
@@ -166,6 +170,7 @@ class Driver:
 
     def _run_again(self) -> None:
         """The script has ended before the measurement: begin it again; its end is not training."""
+        self._raise_refusal()
         if not self._updates_of_run:
             raise ScriptError(
                 "the script ended without asking its training loader for a batch after an update",
@@ -196,6 +201,11 @@ class Driver:
                 traceback=user_traceback(error),
             ) from error
 
+    def _raise_refusal(self) -> None:
+        """Raise what the script's own threads were refused, where it ended without being left."""
+        if self._threads.refused is not None:
+            raise self._threads.refused
+
     # -- the script's side ------------------------------------------------------------------------------------------
 
     def _is_protocol(self) -> bool:
@@ -220,8 +230,9 @@ class Driver:
             return batch
         self._train()
         self._other_began = None
-        self.request, self._held = batches, True
+        self.request = batches
         answer = self._protocol.switch()
+        self._held = True  # only now it was
         if answer is END:
             raise StopIteration
         return answer
@@ -231,6 +242,7 @@ class Driver:
         self.clock.resume()
 
     def _updated(self, number: int) -> None:
+        self._threads.look()
         self.updates[number] += 1
         self._updates_of_run += 1
         for seen in self._fetched_from:
@@ -247,8 +259,8 @@ class Driver:
             self._ready = True
             if self.found.loader is None and number == self.found.optimizer:
                 self._train()
-                self._held = True
                 self._protocol.switch()
+                self._held = True
 
     def _iteration_begins(self, seen: SeenLoader) -> None:
         if not self._ready:
