@@ -29,7 +29,9 @@ from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.random_numbers import kept_random_numbers
 from autotune.scripting.threads import OtherThreads
+from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
@@ -40,6 +42,14 @@ END = object()
 
 def _nothing() -> None:
     pass
+
+
+def too_short(updates: int) -> ScriptError:
+    """Return what is raised where a run of the script is over before anything can be measured."""
+    return ScriptError(
+        f"the script makes {updates} update{'s' * (updates != 1)} in a run, too few to measure",
+        hint="Let it train longer: more epochs, or more data.",
+    )
 
 
 class Driver:
@@ -88,6 +98,10 @@ class Driver:
         self._asked_at = 0.0
         self._enough: Callable[[], bool] | None = None
         self._between_epochs = False
+        self._unseen = False
+        """an epoch ends that is no part of what is timed"""
+        self._overfed = False
+        """this run was fed batches a second time, and nobody knows how many are in an epoch"""
         self._fetched_from: set[SeenLoader] = set()
         """loaders that gave a batch since the last update"""
 
@@ -127,9 +141,38 @@ class Driver:
 
     def feed(self, batch: Any) -> None:
         """Answer the script's request and let it step on the batch; returns when it is held again."""
+        self._end_full_epoch()
         if self.request is not None:
             self.request.fed += 1
-        self._switch(batch)
+            self._overfed |= self.request.length is None and self.request.fed > self.request.pulled
+        try:
+            self._switch(batch)
+        except (IndexError, ValueError) as error:  # what lists and schedules raise that are at their end
+            if not self._overfed:
+                raise
+            raise ScriptError(
+                f"{brief(error)}; autotune had fed the script batches a second time, and so had trained it further "
+                "than it goes by itself",
+                hint="If it counts on a number of batches: let its loader have a length, or let it train longer. Or:\n"
+                f"{EXAMPLE}",
+                traceback=user_traceback(error),
+            ) from error
+
+    def pull(self) -> Any:
+        """Return the next batch of the loader that the script is held at; `END` where it has no more."""
+        assert self.request is not None
+        batch = next(self.request.inner, END)  # an exception would keep hold of the loader
+        self.request.pulled += batch is not END
+        return batch
+
+    def drain(self) -> None:
+        """Pull what the loader has left, untimed: an epoch that is full ends as others do, with idle workers."""
+        assert self.request is not None
+        assert self.request.length is not None
+        self.device.synchronize()
+        self._leave_training()
+        while self.request.given + self.request.pulled < self.request.length and self.pull() is not END:
+            pass
 
     def end_epoch(self) -> None:
         """Tell the script that its loader has no more batches; returns when it is held again.
@@ -139,6 +182,26 @@ class Driver:
         self.device.synchronize()
         self._leave_training()
         self._switch(END)
+
+    def _end_full_epoch(self) -> None:
+        """End the script's epoch where one batch more were one too many: its loader's are not the only ones fed.
+
+        Nothing of that is training, and whoever feeds has perhaps seeded the step that is to come.
+        """
+        if not self._is_full():
+            return
+        self._unseen = True
+        with kept_random_numbers(self.device):
+            for _ in range(MAX_RUNS_UNHELD):
+                self.end_epoch()
+                if not self._is_full():
+                    break
+            else:
+                raise too_short(self._updates_of_run)
+        self._unseen = False
+
+    def _is_full(self) -> bool:
+        return self.request is not None and self.request.full
 
     def close(self) -> None:
         """Take hooks and patches away. The script is not resumed."""
@@ -151,7 +214,7 @@ class Driver:
 
     def _begin(self) -> greenlet:
         self.runs += 1
-        self._updates_of_run, self._held = 0, False
+        self._updates_of_run, self._held, self._overfed = 0, False, False
         self.loaders.forget()
         self.optimizers.forget()
         self.models.stop_finding()
@@ -182,10 +245,7 @@ class Driver:
                 "its model anew when it runs again; let it train longer: more epochs, or more data"
             )
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
-            raise ScriptError(
-                f"the script makes {self._updates_of_run} updates in a run, too few to measure",
-                hint="Let it train longer: more epochs, or more data.",
-            )
+            raise too_short(self._updates_of_run)
         self._leave_training()
         self.request = None
         self.on_rerun()
@@ -266,7 +326,9 @@ class Driver:
         if not self._ready:
             return
         if self.loaders.is_training(seen):
-            if self._updates_of_run:  # the first pass of another run starts workers that a longer run would keep
+            if (
+                self._updates_of_run and not self._unseen
+            ):  # the first pass of another run starts workers that a longer run would keep
                 self._train()
         elif self._other_began is None:
             self.device.synchronize()
