@@ -29,6 +29,9 @@ from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.random_numbers import kept_random_numbers
+from autotune.scripting.threads import OtherThreads
+from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
@@ -39,6 +42,14 @@ END = object()
 
 def _nothing() -> None:
     pass
+
+
+def too_short(updates: int) -> ScriptError:
+    """Return what is raised where a run of the script is over before anything can be measured."""
+    return ScriptError(
+        f"the script makes {updates} update{'s' * (updates != 1)} in a run, too few to measure",
+        hint="Let it train longer: more epochs, or more data.",
+    )
 
 
 class Driver:
@@ -78,6 +89,7 @@ class Driver:
         """what was compiled before the script began"""
         self._execute = execute
         self._protocol = getcurrent()
+        self._threads = OtherThreads(self._protocol)
         self._script: greenlet | None = None
         self._changes = Changes()
         self._ready = self._held = False
@@ -86,6 +98,10 @@ class Driver:
         self._asked_at = 0.0
         self._enough: Callable[[], bool] | None = None
         self._between_epochs = False
+        self._unseen = False
+        """an epoch ends that is no part of what is timed"""
+        self._overfed = False
+        """this run was fed batches a second time, and nobody knows how many are in an epoch"""
         self._fetched_from: set[SeenLoader] = set()
         """loaders that gave a batch since the last update"""
 
@@ -97,6 +113,7 @@ class Driver:
             self._changes.add(self.device.expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
+        self._threads.install(self._changes)
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)
         self._watch_losses()
@@ -112,6 +129,7 @@ class Driver:
         script = self._begin()
         script.switch()
         self._enough = None
+        self._raise_refusal()
         return not script.dead
 
     def hold(self, found: ScriptFacts) -> None:
@@ -123,9 +141,38 @@ class Driver:
 
     def feed(self, batch: Any) -> None:
         """Answer the script's request and let it step on the batch; returns when it is held again."""
+        self._end_full_epoch()
         if self.request is not None:
             self.request.fed += 1
-        self._switch(batch)
+            self._overfed |= self.request.length is None and self.request.fed > self.request.pulled
+        try:
+            self._switch(batch)
+        except (IndexError, ValueError) as error:  # what lists and schedules raise that are at their end
+            if not self._overfed:
+                raise
+            raise ScriptError(
+                f"{brief(error)}; autotune had fed the script batches a second time, and so had trained it further "
+                "than it goes by itself",
+                hint="If it counts on a number of batches: let its loader have a length, or let it train longer. Or:\n"
+                f"{EXAMPLE}",
+                traceback=user_traceback(error),
+            ) from error
+
+    def pull(self) -> Any:
+        """Return the next batch of the loader that the script is held at; `END` where it has no more."""
+        assert self.request is not None
+        batch = next(self.request.inner, END)  # an exception would keep hold of the loader
+        self.request.pulled += batch is not END
+        return batch
+
+    def drain(self) -> None:
+        """Pull what the loader has left, untimed: an epoch that is full ends as others do, with idle workers."""
+        assert self.request is not None
+        assert self.request.length is not None
+        self.device.synchronize()
+        self._leave_training()
+        while self.request.given + self.request.pulled < self.request.length and self.pull() is not END:
+            pass
 
     def end_epoch(self) -> None:
         """Tell the script that its loader has no more batches; returns when it is held again.
@@ -135,6 +182,26 @@ class Driver:
         self.device.synchronize()
         self._leave_training()
         self._switch(END)
+
+    def _end_full_epoch(self) -> None:
+        """End the script's epoch where one batch more were one too many: its loader's are not the only ones fed.
+
+        Nothing of that is training, and whoever feeds has perhaps seeded the step that is to come.
+        """
+        if not self._is_full():
+            return
+        self._unseen = True
+        with kept_random_numbers(self.device):
+            for _ in range(MAX_RUNS_UNHELD):
+                self.end_epoch()
+                if not self._is_full():
+                    break
+            else:
+                raise too_short(self._updates_of_run)
+        self._unseen = False
+
+    def _is_full(self) -> bool:
+        return self.request is not None and self.request.full
 
     def close(self) -> None:
         """Take hooks and patches away. The script is not resumed."""
@@ -147,7 +214,7 @@ class Driver:
 
     def _begin(self) -> greenlet:
         self.runs += 1
-        self._updates_of_run, self._held = 0, False
+        self._updates_of_run, self._held, self._overfed = 0, False, False
         self.loaders.forget()
         self.optimizers.forget()
         self.models.stop_finding()
@@ -166,6 +233,7 @@ class Driver:
 
     def _run_again(self) -> None:
         """The script has ended before the measurement: begin it again; its end is not training."""
+        self._raise_refusal()
         if not self._updates_of_run:
             raise ScriptError(
                 "the script ended without asking its training loader for a batch after an update",
@@ -177,10 +245,7 @@ class Driver:
                 "its model anew when it runs again; let it train longer: more epochs, or more data"
             )
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
-            raise ScriptError(
-                f"the script makes {self._updates_of_run} updates in a run, too few to measure",
-                hint="Let it train longer: more epochs, or more data.",
-            )
+            raise too_short(self._updates_of_run)
         self._leave_training()
         self.request = None
         self.on_rerun()
@@ -195,6 +260,11 @@ class Driver:
                 hint="Let it train longer: more epochs, or more data.",
                 traceback=user_traceback(error),
             ) from error
+
+    def _raise_refusal(self) -> None:
+        """Raise what the script's own threads were refused, where it ended without being left."""
+        if self._threads.refused is not None:
+            raise self._threads.refused
 
     # -- the script's side ------------------------------------------------------------------------------------------
 
@@ -220,8 +290,9 @@ class Driver:
             return batch
         self._train()
         self._other_began = None
-        self.request, self._held = batches, True
+        self.request = batches
         answer = self._protocol.switch()
+        self._held = True  # only now it was
         if answer is END:
             raise StopIteration
         return answer
@@ -231,6 +302,7 @@ class Driver:
         self.clock.resume()
 
     def _updated(self, number: int) -> None:
+        self._threads.look()
         self.updates[number] += 1
         self._updates_of_run += 1
         for seen in self._fetched_from:
@@ -247,14 +319,16 @@ class Driver:
             self._ready = True
             if self.found.loader is None and number == self.found.optimizer:
                 self._train()
-                self._held = True
                 self._protocol.switch()
+                self._held = True
 
     def _iteration_begins(self, seen: SeenLoader) -> None:
         if not self._ready:
             return
         if self.loaders.is_training(seen):
-            if self._updates_of_run:  # the first pass of another run starts workers that a longer run would keep
+            if (
+                self._updates_of_run and not self._unseen
+            ):  # the first pass of another run starts workers that a longer run would keep
                 self._train()
         elif self._other_began is None:
             self.device.synchronize()

@@ -67,6 +67,21 @@ class Batches:
         """batches that the script got before it was held"""
         self.fed = 0
         """batches that it got since"""
+        self.pulled = 0
+        """batches taken from the loader to be fed; others are fed a second time"""
+        self.length = _length(loader)
+        """batches that the loader says an epoch has; None: it does not say"""
+
+    @property
+    def full(self) -> bool:
+        """Whether the script got as many batches as its loader has: one more would be more than it reckons with.
+
+        What it keeps for each batch of an epoch and what it schedules for all of them has that length. A loader that
+        gave more than it says it has is believed no longer.
+        """
+        if self.length is None or self.given + self.pulled > self.length:
+            return False
+        return self.given + self.fed >= self.length
 
     def __iter__(self) -> Batches:
         return self
@@ -79,6 +94,15 @@ class Batches:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+def _length(loader: DataLoader[Any]) -> int | None:
+    if isinstance(loader.dataset, IterableDataset):
+        return None  # a guess, which depends on what its workers do
+    try:
+        return len(loader)
+    except Exception:
+        return None  # the user's sampler does not tell
 
 
 def _nothing(seen: SeenLoader) -> None:

@@ -17,7 +17,7 @@ from autotune.measure.session import Session
 from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
 from autotune.samples import SampleCounter
-from autotune.scripting.driver import END, Driver
+from autotune.scripting.driver import END, MAX_RUNS_UNHELD, Driver
 from autotune.scripting.loaders import planned_arguments
 from autotune.scripting.models import parameters_of
 from autotune.scripting.optimizers import ScriptOptimizer
@@ -149,7 +149,10 @@ class ScriptStream(Stream):
     """The batches of a script, which may be held in the middle of its first epoch."""
 
     def _start(self, began: float) -> Fetched:
+        ended_unseen = isinstance(self._host, ScriptBatches) and self._host.ended_unseen
         fetched = super()._start(began)
+        if ended_unseen and self.boundaries:
+            self.boundaries.pop()  # the epoch had begun before this batch was asked for
         request = self._host.driver.request
         if request is not None and request.given:
             self.position += request.given
@@ -173,18 +176,38 @@ class ScriptBatches:
         self.left_after: int | None = None
         """steps after which the script left its loop before the last epoch's end; None: it did not, or itself ended"""
         self.whole = True
-        """whether the last epoch went to the loader's end"""
+        """whether the last epoch went to the loader's end, with a step on each of its batches"""
+        self.ended_unseen = False
+        """whether the last epoch ended, and the next began, in a step: the script was begun again, or fed in between"""
+        self._was_full = False
+        """whether the script had got all batches of the epoch already"""
 
     def __len__(self) -> int:
         assert self.driver.request is not None
         return len(self.driver.request.loader)
 
     def __iter__(self) -> Iterator[Any]:
+        for _ in range(MAX_RUNS_UNHELD):
+            yielded = False
+            for batch in self._epoch():
+                yielded = True
+                yield batch
+            if yielded or not self._was_full:
+                return
+
+    def _epoch(self) -> Iterator[Any]:
+        """Yield the batches that the script's own epoch still has."""
         request, runs = self.driver.request, self.driver.runs
         assert request is not None
-        self.whole, self.left_after = True, None
+        self.whole, self.left_after, self.ended_unseen, self._was_full = True, None, False, False
         while self.driver.request is request:
-            batch = next(request.inner, END)  # an exception would keep hold of the loader
+            self._was_full = request.full
+            if self._was_full and request.fed > request.pulled:  # of the last ones, others were fed instead
+                self.whole = False
+                self.driver.drain()
+                batch = END
+            else:
+                batch = self.driver.pull()
             if batch is END:
                 del request  # where the script ends now its workers do, and that is no part of an epoch
                 self.driver.end_epoch()
@@ -192,7 +215,8 @@ class ScriptBatches:
             yield batch
         # another request: the script has left its loop early and begun the next epoch, or was begun again
         self.whole = False
-        self.left_after = request.given + request.fed if self.driver.runs == runs else None
+        self.ended_unseen = self.driver.runs != runs or request.full
+        self.left_after = None if self.ended_unseen else request.given + request.fed
 
 
 @dataclass(frozen=True)

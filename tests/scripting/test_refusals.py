@@ -1,0 +1,68 @@
+"""Scripts whose training cannot be held or followed: each is refused in one message that names the way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.facts import ScriptFacts
+from autotune.records import Outcome
+
+TRAINS = """
+    import threading, time, signal
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def data():
+        return TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
+
+    def loader():
+        return DataLoader(data(), batch_size=4, shuffle=True)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+
+    def work(epochs=1000):
+        for epoch in range(epochs):
+            for x, y in loader():
+                step(x, y)
+
+"""
+THREADS = {
+    "joined": "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n",
+    "waited for without an end": "threading.Thread(target=work).start()\nthreading.Event().wait()\n",
+    "with the signal taken": (
+        "signal.signal(signal.SIGURG, signal.SIG_IGN)\n"
+        "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n"
+    ),
+}
+
+
+@pytest.fixture
+def train(write):
+    """Write a script that ends as given; return its path."""
+
+    def write_it(end):
+        return write(TRAINS + "".join(f"    {line}\n" for line in end.splitlines()))
+
+    return write_it
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_training_in_a_thread_is_refused_at_once(real, train, name):
+    failure = real.refusal(train(THREADS[name]), unmodified=True)
+    assert "trains in a thread other than the main one" in failure.message
+    assert "Workload" in failure.message
+    assert "greenlet" not in real.log_text
+
+
+def test_a_thread_that_begins_to_train_after_the_probe_is_refused_too(real, train):
+    script = train("work(2)\nthread = threading.Thread(target=work)\nthread.start()\nthread.join()\n")
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
+    assert record.outcome is Outcome.ERROR
+    assert "trains in a thread other than the main one" in record.failure.message
