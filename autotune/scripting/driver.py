@@ -27,6 +27,7 @@ from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
+from autotune.scripting.lost import ComesBack
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
 from autotune.scripting.random_numbers import kept_random_numbers
@@ -91,6 +92,7 @@ class Driver:
         self._protocol = getcurrent()
         self._threads = OtherThreads(self._protocol)
         self._script: greenlet | None = None
+        self._comes_back = ComesBack()
         self._changes = Changes()
         self._ready = self._held = False
         self._updates_of_run = 0
@@ -191,14 +193,15 @@ class Driver:
         if not self._is_full():
             return
         self._unseen = True
-        with kept_random_numbers(self.device):
-            for _ in range(MAX_RUNS_UNHELD):
-                self.end_epoch()
-                if not self._is_full():
-                    break
-            else:
-                raise too_short(self._updates_of_run)
-        self._unseen = False
+        try:
+            with kept_random_numbers(self.device):
+                for _ in range(MAX_RUNS_UNHELD):
+                    self.end_epoch()
+                    if not self._is_full():
+                        return
+            raise too_short(self._updates_of_run)
+        finally:
+            self._unseen = False
 
     def _is_full(self) -> bool:
         return self.request is not None and self.request.full
@@ -216,6 +219,7 @@ class Driver:
         self.runs += 1
         self._updates_of_run, self._held, self._overfed = 0, False, False
         self.loaders.forget()
+        self._comes_back.asked()
         self.optimizers.forget()
         self.models.stop_finding()
         self.models.find()
@@ -278,6 +282,8 @@ class Driver:
         if batches.seen.fetched and not self.first_step_s:
             self.first_step_s = now - self._asked_at
         training = self._ready and self.loaders.is_training(batches.seen)
+        if training:
+            self._comes_back.asked()
         if not (training and self._updates_of_run):  # its models and optimizers show in its first step
             batches.seen.fetched += 1
             batches.given += 1
@@ -317,20 +323,31 @@ class Driver:
                 self._protocol.switch()
         elif self.found is not None:
             self._ready = True
+            self._look_for_loader(self.found)
             if self.found.loader is None and number == self.found.optimizer:
                 self._train()
                 self._protocol.switch()
                 self._held = True
 
+    def _look_for_loader(self, found: ScriptFacts) -> None:
+        """Leave a script that does not come back to its training loader; nothing of its own could catch that."""
+        if found.loader is None:
+            return
+        known = self.loaders.seen[found.loader] if found.loader < len(self.loaders.seen) else None
+        lost = self._comes_back.updated(known, found.updates_per_step)
+        if lost is not None:
+            self._protocol.throw(lost)
+
     def _iteration_begins(self, seen: SeenLoader) -> None:
         if not self._ready:
             return
         if self.loaders.is_training(seen):
-            if (
-                self._updates_of_run and not self._unseen
-            ):  # the first pass of another run starts workers that a longer run would keep
+            # the first pass of another run starts workers that a longer run would keep
+            if self._updates_of_run and not self._unseen:
                 self._train()
-        elif self._other_began is None:
+            return
+        self._comes_back.iterated(seen)
+        if self._other_began is None:
             self.device.synchronize()
             self._other_began = time.perf_counter()
 

@@ -22,6 +22,9 @@ SIGNATURE = inspect.signature(DataLoader.__init__)
 OF_BATCH_SAMPLER = ("batch_size", "shuffle", "sampler", "drop_last")
 """arguments that a DataLoader with a batch_sampler refuses"""
 
+PLAIN = (bool, int, float, str, Path, type(None))
+"""types of settings that tell one dataset from another, as "train" from "test" """
+
 ORDERED_BY = ("shuffle", "sampler", "batch_sampler")
 """arguments that a loader of an evaluation rarely has"""
 
@@ -38,9 +41,11 @@ class SeenLoader:
     """files and lines of the script from where it is made up to the main module"""
     arguments: dict[str, Any]
     """as the script gives them"""
-    made_after_use: bool = False
-    """one made at the same place was iterated before: the script makes its loader anew for each epoch"""
+    first: SeenLoader | None = None
+    """the one that this is, made anew for another epoch; None: it is no other's successor"""
     iterated: bool = False
+    length: int | None = None
+    """batches in an epoch, as it says when it is iterated"""
     fetched: int = 0
     updates: int = 0
     """optimizer updates that followed one of its batches"""
@@ -52,8 +57,35 @@ class SeenLoader:
 
     def again(self, known: SeenLoader) -> bool:
         """Whether this is the known one, or that one made anew for another epoch."""
-        same_data = self.arguments["dataset"] is known.arguments["dataset"]
-        return self.site == known.site and (self.made_after_use or same_data)
+        return (self.first or self) is (known.first or known)
+
+
+def alike(some: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Whether two loaders were given the same: arguments, and data of one kind and length and the same settings."""
+    if some.keys() != others.keys():
+        return False
+    return all(_same(some[name], others[name]) for name in some)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, PLAIN):
+        return bool(one == other)
+    if isinstance(one, Sized) and isinstance(other, Sized) and _count(one) != _count(other):
+        return False
+    settings, others = getattr(one, "__dict__", {}), getattr(other, "__dict__", {})
+    plain = {name: value for name, value in settings.items() if isinstance(value, PLAIN)}
+    return plain == {name: value for name, value in others.items() if isinstance(value, PLAIN)}
+
+
+def _count(data: Sized) -> int | None:
+    try:
+        return len(data)
+    except Exception:
+        return None  # the user's own does not tell
 
 
 class Batches:
@@ -69,7 +101,7 @@ class Batches:
         """batches that it got since"""
         self.pulled = 0
         """batches taken from the loader to be fed; others are fed a second time"""
-        self.length = _length(loader)
+        self.length = seen.length
         """batches that the loader says an epoch has; None: it does not say"""
 
     @property
@@ -138,7 +170,7 @@ class LoaderHooks:
                 make(loader, *args, **kwargs)
                 return
             seen = SeenLoader(len(hooks.seen), _site(), given)
-            seen.made_after_use = any(item.iterated and item.site == seen.site for item in hooks.seen)
+            seen.first = hooks._made_before(seen)
             ordered = any(given.get(name) for name in ORDERED_BY) or isinstance(given["dataset"], IterableDataset)
             if hooks.guess and hooks.training is None and ordered:
                 hooks.training = seen.number
@@ -153,6 +185,7 @@ class LoaderHooks:
             if seen is None or hooks.ours():
                 return iterate(loader)
             seen.iterated = True
+            seen.length = None if hooks.ask is None else _length(loader)
             hooks.began(seen)
             inner = iterate(loader)
             wanted = hooks.training is None or hooks.is_training(seen)
@@ -174,6 +207,24 @@ class LoaderHooks:
         if self.training >= len(self.seen):
             return False
         return seen.again(self.seen[self.training])
+
+    def _made_before(self, seen: SeenLoader) -> SeenLoader | None:
+        """Return the first of the loaders that the script makes anew for each epoch, where this is one of them.
+
+        It is where one made at the same place was iterated before, but for one thing: while another is made anew and
+        still to be iterated, the two are read in turn, and the second is no successor of the first. A function may
+        also be called from two places, for the first epoch and for each further one, or for training and evaluation:
+        a loader that is the first of its place is another's where both look the same.
+        """
+        same = [item for item in self.seen if item.site == seen.site]
+        if not same:
+            of_function = [item for item in self.seen if item.site[:1] == seen.site[:1] and item.iterated]
+            found = next((item for item in of_function if alike(item.arguments, seen.arguments)), None)
+        elif any(item.first and not item.iterated for item in self._by_loader.values() if item in same):
+            return None
+        else:
+            found = next((item for item in same if item.iterated), None)
+        return None if found is None else found.first or found
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments by name; None where the call is not the script's, or wrong."""

@@ -18,6 +18,8 @@ def kept_random_numbers(device: Device) -> Iterator[None]:
     states = random.getstate(), np.random.get_state()
     devices = [] if device.type == "cpu" else [device.torch]
     with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
-        yield
-    random.setstate(states[0])
-    np.random.set_state(states[1])
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -66,3 +66,29 @@ def test_a_thread_that_begins_to_train_after_the_probe_is_refused_too(real, trai
     record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
     assert record.outcome is Outcome.ERROR
     assert "trains in a thread other than the main one" in record.failure.message
+
+
+PHASES = """
+work(2)
+full = DataLoader(data(), batch_size=4, shuffle=True)
+for epoch in range(1000000):
+    for x, y in full:
+        step(x, y)
+"""
+
+
+def test_a_script_that_goes_on_with_another_loader_is_left(real, train):
+    script = train(PHASES)
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
+    assert record.outcome is Outcome.ERROR
+    lines = script.read_text().splitlines()
+    first, other = (1 + next(i for i, line in enumerate(lines) if text in line) for text in ("return DataL", "full ="))
+    assert f"goes on training with the loader of train.py:{other}" in record.failure.message
+    assert f"that of train.py:{first}" in record.failure.message
+    assert "autotune init" in record.failure.message
+
+
+def test_a_script_that_goes_on_without_a_loader_is_left(real, train):
+    script = train("work(2)\nwhile True:\n    step(torch.ones(4, 4), torch.ones(4, 1))\n")
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
+    assert "goes on training without a DataLoader" in record.failure.message

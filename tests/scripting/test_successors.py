@@ -1,0 +1,90 @@
+"""Which loader is the training one made anew, and which is another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.records import Outcome
+from tests.scripting.test_refusals import train  # noqa: F401
+from tests.scripting.test_trials import probed_and_measured
+
+ANEW_ELSEWHERE = """
+batches = iter(loader())
+for number in range(1000000):
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        batches = iter(loader())
+        x, y = next(batches)
+    step(x, y)
+"""
+IN_TURN = """
+{before}
+for epoch in range(1000000):
+    for (x, y), (u, v) in zip({first}, {second}):
+        step(torch.cat([x, u]), torch.cat([y, v]))
+"""
+PAIRS = {
+    "made by one function": ("pass", "loader()", "loader()"),
+    "over one dataset": ("kept = data()", "DataLoader(kept, batch_size=4)", "DataLoader(kept, batch_size=4)"),
+    "made once": ("a, b = loader(), loader()", "a", "b"),
+}
+SPLITS = """
+class Part(TensorDataset):
+    def __init__(self, split):
+        super().__init__(torch.ones(32, 4), torch.ones(32, 1))
+        self.split = split
+
+def loader_of(split):
+    return DataLoader(Part(split), batch_size=4, shuffle=True)
+
+for epoch in range(1000000):
+    for x, y in loader_of("train"):
+        step(x, y)
+    for x, y in loader_of("test"):
+        assert len(x) == 4, "the config is not for this one"
+"""
+
+
+def test_a_loader_that_its_function_makes_anew_elsewhere_is_the_training_one(real, train):  # noqa: F811
+    facts, record = probed_and_measured(real, train(ANEW_ELSEWHERE))
+    assert facts.script.loader == 0
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 8
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_of_two_loaders_that_are_read_in_turn_one_is_held(real, train, name):  # noqa: F811
+    before, first, second = PAIRS[name]
+    facts, record = probed_and_measured(real, train(IN_TURN.format(before=before, first=first, second=second)))
+    assert facts.script.loader == 0
+    assert facts.script.batches_per_update == 1
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 8
+
+
+EVALUATION_FIRST = """
+for epoch in range(1000000):
+    test, train = loader(), (
+        loader()
+    )
+    for x, y in train:
+        step(x, y)
+    with torch.no_grad():
+        for x, y in test:
+            model(x)
+"""
+
+
+def test_an_evaluation_on_like_data_by_the_same_function_is_no_training(real, train):  # noqa: F811
+    facts, record = probed_and_measured(real, train(EVALUATION_FIRST))
+    assert facts.script.loader == 1
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 8
+
+
+def test_one_function_may_make_the_loaders_of_training_and_of_evaluation(real, train):  # noqa: F811
+    facts = real.probe(train(SPLITS), unmodified=True)
+    record = real.run(train(SPLITS), config={"batch_size": 8}, unmodified=True, found=facts.script, dataset_length=32)
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 4
