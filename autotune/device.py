@@ -100,6 +100,9 @@ class Device:
         """Return the state of the generator that operations on the device draw from."""
         return torch.get_rng_state()
 
+    def set_random_state(self, state: Tensor) -> None:
+        torch.set_rng_state(state)
+
     def synchronize(self) -> None:
         """Wait until all work given to the device is done: called at the edges of a block, never inside."""
 
@@ -291,6 +294,9 @@ class Cuda(Accelerator):
 
     def random_state(self) -> Tensor:
         return torch.cuda.get_rng_state(self.torch)
+
+    def set_random_state(self, state: Tensor) -> None:
+        torch.cuda.set_rng_state(state, self.torch)
 
     def capability(self) -> tuple[int, int] | None:
         return None if torch.version.cuda is None else torch.cuda.get_device_capability(self.torch)
