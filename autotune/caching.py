@@ -12,7 +12,6 @@ import io
 import mmap
 import os
 import pickle
-import random
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from torch.utils.data import IterableDataset, Subset
 from autotune.device import on_host
 from autotune.errors import text_of
 from autotune.machine import available_bytes
+from autotune.random_numbers import kept_random_numbers
 
 SHARE = 0.8  # of the memory that is free when the cache is made: beyond it, samples are read each time
 WORD = 8  # bytes of a place in the index: one aligned store, which no other process sees half done
@@ -225,7 +225,7 @@ def why_not_cached(dataset: Any, within: Callable[[], bool] = lambda: True) -> t
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         return "the dataset is a stream: its samples have no numbers to keep them under", 0
     sizes: list[int] = []
-    with _random_state_kept():
+    with kept_random_numbers():
         for index in looked_at(len(dataset)):
             try:
                 reads = [encode(dataset[index]) for _ in range(READS)]
@@ -237,17 +237,6 @@ def why_not_cached(dataset: Any, within: Callable[[], bool] = lambda: True) -> t
             if not within():
                 break
     return None, round(sum(sizes) / len(sizes)) + WORD
-
-
-@contextmanager
-def _random_state_kept() -> Iterator[None]:
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
 
 
 class Caches:

@@ -24,13 +24,13 @@ from autotune.device import Device
 from autotune.errors import ScriptError, Unsupported
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
+from autotune.random_numbers import kept_random_numbers
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.lost import ComesBack
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
-from autotune.scripting.random_numbers import kept_random_numbers
 from autotune.scripting.threads import OtherThreads
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
