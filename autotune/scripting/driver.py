@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from greenlet import getcurrent, greenlet
-from torch import Tensor, nn
+from torch import nn
 
 from autotune.batches import tensors
 from autotune.compiling import so_far
@@ -28,6 +27,7 @@ from autotune.random_numbers import kept_random_numbers
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
+from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
@@ -64,8 +64,7 @@ class Driver:
         self.plan, self.device, self.found = plan, device, found
         self.runs = 0
         """how often the script was begun"""
-        self.loss: Tensor | None = None
-        """the last tensor that a backward pass started from"""
+        self.losses = Losses()
         self.request: Batches | None = None
         """of the script, which is held there"""
         self.first_batch_s = self.first_step_s = 0.0
@@ -118,7 +117,7 @@ class Driver:
         self._threads.install(self._changes)
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)
-        self._watch_losses()
+        self.losses.install(self._changes)
 
     def start(self) -> None:
         """Run the script until it is held for the first time: at the first request after an update."""
@@ -365,21 +364,3 @@ class Driver:
             self.clock.pause()
         else:
             self.clock.pause(since=self._other_began)
-
-    def _watch_losses(self) -> None:
-        """Note what backward passes start from: no hook exists for that."""
-        backward, scale = Tensor.backward, torch.amp.GradScaler.scale
-        driver = self
-        scaled: list[Tensor] = []
-
-        def note_backward(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-            driver.loss = scaled.pop() if scaled else tensor.detach()
-            return backward(tensor, *args, **kwargs)
-
-        def note_scale(scaler: Any, outputs: Any) -> Any:
-            if isinstance(outputs, Tensor):
-                scaled[:] = [outputs.detach()]
-            return scale(scaler, outputs)
-
-        self._changes.patch(Tensor, "backward", note_backward)
-        self._changes.patch(torch.amp.GradScaler, "scale", note_scale)

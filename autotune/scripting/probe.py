@@ -91,7 +91,7 @@ def _watch(driver: Driver, script: Path) -> None:
         return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > MAX_WATCH_S)
 
     driver.watch(enough)
-    if not driver.updates and driver.loss is not None:
+    if not driver.updates and driver.losses.last is not None:
         raise ScriptError(
             f"{script.name} makes backward passes and no update of an optimizer of torch.optim: where its steps end "
             "does not show",

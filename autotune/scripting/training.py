@@ -54,9 +54,10 @@ class ScriptTraining(Training):
 
     def step(self, batch: Any, samples: int | None = None) -> Tensor | None:
         """Let the script go through its loop once, on this batch."""
-        self.driver.loss = None
+        losses = self.driver.losses
+        losses.last = None
         self.driver.feed(batch)
-        return self.driver.loss if self.driver.loss is None else self.driver.loss.reshape(-1)[0]
+        return None if losses.last is None else losses.last.reshape(-1)[0]
 
     def end_epoch(self) -> None:
         """The script's own loop sees to what is left of an update."""
