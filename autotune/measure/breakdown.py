@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 
 from torch.utils.data import Subset
 
@@ -18,7 +19,7 @@ CACHED_S = 1.0
 MAX_IDLE_S = 5.0
 MEMORY_STEPS = 5
 SMALL_STEPS = 2  # the second one has the optimizer's state
-GROWTH = 1.02  # of the tree's proportional size over the window
+GROWTH = 0.02  # by which workers grow over the window, relative to the tree's proportional size
 NEGLIGIBLE_RESTART = 0.002  # an epoch's restart below this share of the epoch is not measured apart
 
 
@@ -51,12 +52,14 @@ def _pass(session: Session, cached: list[Fetched]) -> float:
     return session.clock() - at
 
 
-def memory_peaks(session: Session, host_peak: int, pss_before: int, shared: int = 0) -> tuple[Peaks, Peaks]:
+def memory_peaks(
+    session: Session, host_peak: int, own_before: Mapping[int, int], shared: int = 0
+) -> tuple[Peaks, Peaks]:
     """Run a few more steps under readings that are too slow for a timed window.
 
     Args:
         host_peak: steady peak at the end of the window, bytes.
-        pss_before: proportional size of the process tree before the window, bytes.
+        own_before: what each worker shared with no other process before the window, bytes by its number.
         shared: host memory that belongs to the training and to no process of it, bytes.
 
     Returns:
@@ -64,15 +67,15 @@ def memory_peaks(session: Session, host_peak: int, pss_before: int, shared: int 
     """
     began = session.clock()
     session.progress("memory", {})
-    pss = pss_before
     for _ in range(MEMORY_STEPS):
         session.step(session.stream.next())
-        pss = session.host_memory.sample_tree()
-    if session.workers and pss > GROWTH * pss_before:
+        session.host_memory.sample_tree()
+    own, tree = session.host_memory.own_of_workers(), session.host_memory.tree_pss
+    # a worker started anew since then is no growth: what it comes to in an epoch has been seen
+    if sum(own[number] - before for number, before in own_before.items() if number in own) > GROWTH * tree:
         session.flag("host_memory_growing")
     session.device.synchronize()
     host = max(host_peak, session.host_memory.steady_peak())
-    tree = session.host_memory.tree_pss
     now, ever = session.device.peaks(), session.device.lifetime_peaks()
     if tree:
         tree += shared

@@ -31,7 +31,11 @@ class HostMemory:
 
     def steady_peak(self) -> int:
         """Return bytes: the peak since the reset plus what the workers hold alone now."""
-        return peak_rss() + sum(own_bytes(process.pid) for process in workers())
+        return peak_rss() + sum(self.own_of_workers().values())
+
+    def own_of_workers(self) -> dict[int, int]:
+        """Return the bytes that each worker shares with no other process, by its number."""
+        return {process.pid: own_bytes(process.pid) for process in workers()}
 
     def lifetime_peak(self, steady: int) -> int:
         """Return bytes: the peak since the process began, or `steady` where that is larger."""

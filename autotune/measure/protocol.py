@@ -66,8 +66,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     session.host_memory.reset_peak()
     session.device.synchronize()
     session.device.reset_peaks()
-    gc.collect()  # before the tree is sampled: it writes into every object, and so unshares pages with the workers
-    pss_before = session.host_memory.sample_tree()
+    gc.collect()  # before the workers are sampled: it writes into every object, and so unshares pages with the workers
+    own_before = session.host_memory.own_of_workers()
     rule = StopRule(
         target=wanted.target,
         min_s=session.device.min_window_s,
@@ -86,7 +86,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     # as a share: a mean beside a robust step time could be longer than the step
     wait_s = step_s * _total(blocks, "wait_s") / _total(blocks, "wall_s")
     compute_s = None if wanted.fixed_blocks else cached_compute(session)
-    steady, lifetime = memory_peaks(session, host_peak, pss_before, filling.nbytes)
+    steady, lifetime = memory_peaks(session, host_peak, own_before, filling.nbytes)
     session.stream.close()
     whole_epochs = "short_epoch" in session.flags
     overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s, wait_s)

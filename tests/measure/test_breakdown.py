@@ -10,6 +10,7 @@ from torch import nn
 
 from autotune.measure import breakdown
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
+from autotune.measure.memory import HostMemory
 from autotune.measure.protocol import Wanted, measure
 from tests.measure.measuring import FakeClock, Numbers, make_workload, open_session
 
@@ -54,20 +55,27 @@ def test_the_loader_gets_the_time_to_fill_its_queue(clock, monkeypatch):
     assert slept[1] == 5.0
 
 
-@pytest.mark.parametrize(("sizes", "grows"), [([1000, 1010, 1015], False), ([1000, 1010, 1030], True)])
-def test_c23_a_tree_that_grows_is_flagged_where_there_are_workers(clock, monkeypatch, sizes, grows):
+@pytest.mark.parametrize(
+    ("before", "after", "grows"),
+    [
+        ({1: 100, 2: 100}, {1: 105, 2: 110}, False),
+        ({1: 100, 2: 100}, {1: 105, 2: 120}, True),
+        ({}, {1: 100, 2: 100}, False),  # at the end of an epoch there were none
+        ({1: 100, 2: 100}, {3: 200, 4: 200}, False),  # those of another epoch
+    ],
+)
+def test_c23_workers_that_grow_are_flagged(clock, monkeypatch, before, after, grows):
     session = open_session(make_workload(length=4096), clock=clock)
-    session.workers = 2
-    readings = iter([sizes[0], *sizes, sizes[-1], sizes[-1]])
-    monkeypatch.setattr(session.host_memory, "sample_tree", lambda: next(readings))
-    memory_peaks(session, host_peak=0, pss_before=sizes[0])
+    monkeypatch.setattr(HostMemory, "tree_pss", 1000)
+    monkeypatch.setattr(session.host_memory, "own_of_workers", lambda: after)
+    memory_peaks(session, host_peak=0, own_before=before)
     assert ("host_memory_growing" in session.flags) == grows
 
 
 def test_the_lifetime_peak_is_never_below_the_steady_one(clock):
     session = open_session(make_workload(length=4096), clock=clock)
     session.host_memory.reset_peak()
-    steady, lifetime = memory_peaks(session, host_peak=1 << 40, pss_before=0)
+    steady, lifetime = memory_peaks(session, host_peak=1 << 40, own_before={})
     assert steady.host == lifetime.host == 1 << 40
     assert 0 < steady.tree_pss < 1 << 40
 
