@@ -35,9 +35,9 @@ from autotune.trials.runner import ForkServerRunner
 
 FOLDER = Path(__file__).resolve().parent
 EXAMPLES = FOLDER.parents[2] / "examples"
-CONFIGS, REPLICATES, BASELINE_EVERY, SEED = 160, 2, 15, 0
+CONFIGS, REPLICATES, BASELINE_EVERY, SEED = 152, 2, 15, 0
 # many configs, each briefly: what a short window lacks in precision the replicates show
-WISHES = Wishes(trial_budget_s=4.0, trial_budget_max_s=30.0, target=0.05, seed=SEED)
+WISHES = Wishes(trial_budget_s=3.0, trial_budget_max_s=20.0, target=0.05, seed=SEED)
 
 
 class Bench:

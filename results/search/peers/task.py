@@ -20,7 +20,7 @@ class Final:
     config: dict[str, Any]
     """in the tool's options, changes against the baseline and all; what is not said stays as the baseline has it"""
     compile_mode: str = ""
-    """of torch.compile, which the tool has no option for; empty: eager"""
+    """of torch.compile where the peer sets it itself, in whatever mode; empty: as `config` says"""
     not_expressed: str = ""
     """what else of the answer the tool's options cannot say, in words"""
     own_claim: str = ""
