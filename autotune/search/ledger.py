@@ -32,8 +32,8 @@ logging.getLogger("optuna").setLevel(logging.WARNING)
 class Ledger:
     """One study over a fixed space."""
 
-    def __init__(self, space: Space, sampler: BaseSampler, storage: str) -> None:
-        """Open the study, or make it.
+    def __init__(self, space: Space, sampler: BaseSampler, storage: str | None) -> None:
+        """Open the study, or make it; without a storage it is kept in memory.
 
         Raises:
             RunFolderError: the storage cannot be used.
@@ -134,9 +134,9 @@ class Ledger:
         trial.set_user_attr("kind", kind)
 
 
-def _storage(name: str) -> str | RDBStorage:
+def _storage(name: str | None) -> str | RDBStorage | None:
     """Return the storage; a SQLite file that somebody else has locked, a dashboard say, is waited for."""
-    if not name.startswith("sqlite:"):
+    if name is None or not name.startswith("sqlite:"):
         return name
     return RDBStorage(name, engine_kwargs={"connect_args": {"timeout": LOCKED_S}})
 

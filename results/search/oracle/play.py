@@ -69,7 +69,7 @@ def play(table: Table, sampler_name: str, seed: int, trials: int, limit_bytes: i
         folder = RunFolder(Path(scratch))
         folder.create()
         sampler = sampler_for(sampler_name, table.space, seed, trials)
-        ledger = Ledger(table.space, sampler, None)  # type: ignore[arg-type]  # None: Optuna keeps it in memory
+        ledger = Ledger(table.space, sampler, None)
         search = Search(prepared, wishes, ledger, folder, runner, Quiet())
         with contextlib.suppress(DoesNotFit, SearchFailed):  # what was measured is scored all the same
             search.run()
