@@ -47,6 +47,8 @@ class Effect:
     """on the time that the loader needs for a sample"""
     memory: float = 0.0
     """on the activation memory of a sample"""
+    host_bytes: float = 0.0
+    """on the host memory that no batch size changes, in bytes; as unsure as it is large"""
     sd: float = 0.2
     """how unsure that is: standard deviation of the log ratios"""
 

@@ -16,6 +16,7 @@ MODES = ("off", "default", "reduce-overhead", "max-autotune-no-cudagraphs")
 START_S = {"default": 30.0, "reduce-overhead": 35.0, "max-autotune-no-cudagraphs": 120.0}
 """seconds of a first compilation, measured on two cores; large models take longer"""
 FEWEST_TRIALS = 12  # on a CPU a compiled trial costs as much as five others: a smaller search has no room for it
+COMPILER_BYTES = 110 * 2**20  # of host memory, for the compiler itself
 ASK = "--choices compile_mode=off,default asks for it"
 
 
@@ -65,7 +66,7 @@ class CompileMode(Option):
         if value == self.default:
             return Effect(sd=0.0)
         if context.facts.device == "cpu":
-            return Effect(compute=-0.05, memory=-0.05, sd=0.25)
+            return Effect(compute=-0.05, memory=-0.05, host_bytes=COMPILER_BYTES, sd=0.25)
         graphs = value == "reduce-overhead"  # where launches bound the step, the gain is large
         return Effect(compute=-0.25 if graphs else -0.15, memory=0.0 if graphs else -0.1, sd=0.35 if graphs else 0.25)
 

@@ -10,6 +10,8 @@ from autotune.plan import Plan
 
 MANY = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 IPC_COST = 0.1  # log ratio: pickling and moving a batch between processes
+UNSHARED_BYTES = 80 * 2**20  # of a small training, which its process and forked workers do not share for long
+WORKER_BYTES = 15 * 2**20  # what each worker needs besides
 
 
 class NumWorkers(Option):
@@ -39,7 +41,11 @@ class NumWorkers(Option):
         workers = int(value)
         if workers == 0:
             return Effect(sd=0.0)
-        return Effect(loader=IPC_COST - math.log(min(workers, most_workers(context))), sd=0.3)
+        return Effect(
+            loader=IPC_COST - math.log(min(workers, most_workers(context))),
+            host_bytes=UNSHARED_BYTES + workers * WORKER_BYTES,
+            sd=0.3,
+        )
 
     def apply(self, value: Value, plan: Plan) -> None:
         plan.loader["num_workers"] = value

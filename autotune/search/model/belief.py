@@ -52,13 +52,14 @@ class Belief:
         """Learn from what was seen. `beside` holds values between the choices that will be asked about."""
         measured = [trial for trial in seen if trial.outcome.measured and trial.sample_s]
         assert measured
-        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *running, *beside])
+        bare = [_without_workers(space, trial.config) for trial in seen if trial.small_peak_bytes]
+        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *bare, *running, *beside])
         self.running = distinct(encoding, encoding.rows(running))
         rows = encoding.rows([trial.config for trial in measured])
         self.time = StepModel(encoding, rows, measured, self.running)
         self.start = StartModel(encoding, rows, measured)
         self.limit_bytes = next((trial.limit_bytes for trial in reversed(seen) if trial.limit_bytes), None)
-        self.memory = self._learn_memory(seen)
+        self.memory = self._learn_memory(space, seen)
         failed = [trial for trial in seen if not trial.outcome.measured and trial.fits is not False]
         self._failures = FailureModel(
             encoding,
@@ -97,8 +98,9 @@ class Belief:
         """Return which rows have a trial whose time is worth it."""
         return self._cost.affordable(rows) if self._cost else np.ones(len(rows), dtype=bool)
 
-    def _learn_memory(self, seen: Sequence[Observation]) -> MemoryModel | None:
+    def _learn_memory(self, space: Space, seen: Sequence[Observation]) -> MemoryModel | None:
         peaks: list[Peak] = []
+        configs = [trial.config for trial in seen]
         for index, trial in enumerate(seen):
             batch = float(trial.config.get("batch_size", 1))
             if trial.outcome is Outcome.OUT_OF_MEMORY and trial.limit_bytes:
@@ -106,10 +108,12 @@ class Belief:
             elif trial.peak_bytes and trial.outcome.measured:
                 peaks.append(Peak(row=index, batch=batch, peak_bytes=trial.peak_bytes))
             if trial.small_peak_bytes and trial.small_batch:
-                peaks.append(Peak(row=index, batch=trial.small_batch, peak_bytes=trial.small_peak_bytes))
+                small = Peak(row=len(configs), batch=trial.small_batch, peak_bytes=trial.small_peak_bytes)
+                peaks.append(small)
+                configs.append(_without_workers(space, trial.config))
         if not peaks:
             return None
-        return MemoryModel(self.encoding, self.encoding.rows([trial.config for trial in seen]), peaks)
+        return MemoryModel(self.encoding, self.encoding.rows(configs), peaks)
 
     def _learn_cost(self, seen: Sequence[Observation]) -> CostModel | None:
         timed = [trial for trial in seen if trial.cost_s > 0 and trial.outcome.measured]
@@ -126,3 +130,8 @@ class Belief:
             peaks[place[key]] = max(peaks[place[key]], trial.peak_bytes or 0)
             feasible[place[key]] &= trial.fits is not False
         return peaks, feasible
+
+
+def _without_workers(space: Space, config: Config) -> Config:
+    """Return the config that the peak at a small batch size belongs to: it is taken when the workers have ended."""
+    return space.canonical(config.replace(num_workers=0)) if config.get("num_workers") else config

@@ -21,6 +21,7 @@ from autotune.search.model.surrogate import option_terms
 
 UNKNOWN_SD = 1.0  # of log P and log S: known to a factor of e from the first peak alone
 UNCLAIMED_SD = 0.08  # of a log factor for which the option claims no effect, as on the fixed part
+PROCESS_BYTES = 300 * 2**20  # of the host: Python with torch, before there is a model
 ERROR_SD = 0.02  # allocator rounding, fragmentation; what the affine law misses
 ERROR_WEIGHT = 4.0  # trials that the expected error counts for against the residuals seen
 STEPS = 30
@@ -87,22 +88,26 @@ class MemoryModel:
     def _prior(self, peaks: Sequence[Peak]) -> tuple[FloatArray, FloatArray]:
         """Return mean and covariance of (log P, log S, log a.., log b..).
 
-        The first peak is supposed to be half fixed, half batch.
+        The first peak is supposed to be half fixed, half batch, but for what a process on a host has by itself.
         """
         first = peaks[0]
-        mean = [np.log(first.peak_bytes / 2), np.log(first.peak_bytes / 2 / first.batch)]
+        on_host = self._encoding.space.context.facts.device == "cpu"
+        fixed_bytes = min(PROCESS_BYTES, first.peak_bytes / 2) if on_host else 0.0
+        growing_bytes = (first.peak_bytes - fixed_bytes) / 2
+        mean = [np.log(fixed_bytes + growing_bytes), np.log(growing_bytes / first.batch)]
         width = 2 + 2 * sum(self._sizes)
         covariance = np.zeros((width, width))
         covariance[[0, 1], [0, 1]] = UNKNOWN_SD**2
         start = 2
         for fixed in (True, False):
             for term, size in zip(self._terms, self._sizes, strict=True):
+                claimed = on_host * np.log1p(term.host_bytes[:-1] / np.exp(mean[0])) if fixed else term.mean[:-1]
                 sd = term.sd[:-1]
                 if fixed or not term.mean.any():
-                    sd = np.where(sd > 0, UNCLAIMED_SD, 0.0)
+                    sd = np.where(sd > 0, np.hypot(UNCLAIMED_SD, claimed), 0.0)
                 block = slice(start, start + size)
                 covariance[block, block] = sd[:, None] * sd * term.correlation[:-1, :-1]
-                mean.extend(np.zeros(size) if fixed else term.mean[:-1])
+                mean.extend(claimed)
                 start += size
         covariance[np.diag_indices_from(covariance)] += 1e-8  # a level that is certain stays invertible
         return np.array(mean), covariance

@@ -45,6 +45,7 @@ class Term:
     mean: FloatArray
     sd: FloatArray
     correlation: FloatArray
+    host_bytes: FloatArray
 
 
 def option_terms(
@@ -65,7 +66,9 @@ def option_terms(
             mean, spread = [0.0] * len(effects), [sd] * len(effects)
         if not option.ordered and encoding.default[column] >= 0:
             spread[encoding.default[column]] = 0.0  # effects are against the default
-        terms.append(Term(column, np.array([*mean, 0.0]), np.array([*spread, 0.0]), correlation(encoding, column)))
+        alike = correlation(encoding, column)
+        host_bytes = np.array([*(effect.host_bytes for effect in effects), 0.0])
+        terms.append(Term(column, np.array([*mean, 0.0]), np.array([*spread, 0.0]), alike, host_bytes))
     return terms
 
 

@@ -25,6 +25,8 @@ PROMISING = 4_000  # configs that survive the quick look
 OPTIMISM = 1.5  # standard deviations below the mean that the quick look supposes
 CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teaches but a bound
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
+BOLD_TRIALS = 5  # so long a trial that does not fit teaches where the limit is; later ones know it
+LIKELY_FITS = 0.9  # configs less likely to fit are not tried then
 THRIFT = 0.5  # between a budget counted in trials (0) and one counted in seconds (1)
 FEW_TRIALS = 8  # below this budget the model only exploits
 NEIGHBOURHOODS = 5  # best configs whose neighbours are candidates in a large space
@@ -134,7 +136,8 @@ class StructuredSampler(BaseSampler):
         """Return the configs left, what each is worth as the next trial, and its expected gain."""
         rng = np.random.default_rng([self.seed, told, running])
         rows = self._candidates(belief, rng)
-        rows = rows[(belief.fits(rows) >= LEAST_FITS) & belief.affordable(rows)]
+        least = LEAST_FITS if told < BOLD_TRIALS else LIKELY_FITS
+        rows = rows[(belief.fits(rows) >= least) & belief.affordable(rows)]
         if len(rows) > PROMISING:
             quick = self._worth(belief, told, rows, np.full((1, 3), -OPTIMISM))[0]
             rows = rows[np.sort(np.argsort(-quick, kind="stable")[:PROMISING])]
