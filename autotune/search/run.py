@@ -107,7 +107,12 @@ def search_workload(
             _check_same(earlier, info)
         write_atomically(folder.run, to_json(info))
         sampler = make_sampler(
-            wishes.sampler, prepared.space, wishes.seed, trials=wishes.trials, objective=_objective(wishes)
+            wishes.sampler,
+            prepared.space,
+            wishes.seed,
+            trials=wishes.trials,
+            timed=wishes.timeout_s is not None,
+            objective=_objective(wishes),
         )
         ledger = Ledger(prepared.space, sampler, storage or f"sqlite:///{folder.study.resolve()}")
         end = math.inf if wishes.timeout_s is None else began + wishes.timeout_s

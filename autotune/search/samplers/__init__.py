@@ -1,10 +1,10 @@
-"""The samplers that a search can use: the registry. Each factory imports its sampler only when asked for."""
+"""The samplers that a search can use: the registry. Each is imported only when asked for."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Protocol
+from collections.abc import Callable
 
 from optuna.samplers import BaseSampler
 
@@ -15,45 +15,48 @@ from autotune.search.samplers.objectives import Objective
 
 __all__ = ["SAMPLERS", "distributions", "make_sampler"]
 
+STRUCTURED = "structured"
 LARGEST_GRID = 100_000  # configs that Optuna's grid sampler lists in memory
 
 
-class Factory(Protocol):
-    """Makes a sampler for one study."""
-
-    def __call__(
-        self, space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None
-    ) -> BaseSampler: ...
+Factory = Callable[[Space, int], BaseSampler]
+"""makes a sampler for one study over a space, with a seed"""
 
 
 def make_sampler(
-    name: str, space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None
+    name: str,
+    space: Space,
+    seed: int,
+    *,
+    trials: int | None = None,
+    timed: bool = False,
+    objective: Objective | None = None,
 ) -> BaseSampler:
     """Return the sampler called `name`. Only the structured one heeds the budget and the objective.
+
+    Args:
+        trials: budget of the search; None: open-ended.
+        timed: whether the budget is one of time as well.
 
     Raises:
         UsageError: there is none of that name, or it cannot handle this space.
     """
-    if name not in SAMPLERS:
+    if name == STRUCTURED:
+        from autotune.search.samplers.structured import StructuredSampler
+
+        return StructuredSampler(space, seed, trials=trials, timed=timed, objective=objective)
+    if name not in OTHERS:
         raise UsageError(f"unknown sampler: {name}", hint=f"Samplers: {', '.join(SAMPLERS)}")
-    return SAMPLERS[name](space, seed, trials=trials, objective=objective)
+    return OTHERS[name](space, seed)
 
 
-def _structured(
-    space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None
-) -> BaseSampler:
-    from autotune.search.samplers.structured import StructuredSampler
-
-    return StructuredSampler(space, seed, trials=trials, objective=objective)
-
-
-def _tpe(space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None) -> BaseSampler:
+def _tpe(space: Space, seed: int) -> BaseSampler:
     from optuna.samplers import TPESampler
 
     return TPESampler(seed=seed)
 
 
-def _gp(space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None) -> BaseSampler:
+def _gp(space: Space, seed: int) -> BaseSampler:
     from optuna.exceptions import ExperimentalWarning
     from optuna.samplers import GPSampler
 
@@ -62,13 +65,13 @@ def _gp(space: Space, seed: int, *, trials: int | None = None, objective: Object
         return GPSampler(seed=seed, deterministic_objective=False)
 
 
-def _random(space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None) -> BaseSampler:
+def _random(space: Space, seed: int) -> BaseSampler:
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)
 
 
-def _grid(space: Space, seed: int, *, trials: int | None = None, objective: Objective | None = None) -> BaseSampler:
+def _grid(space: Space, seed: int) -> BaseSampler:
     from optuna.samplers import GridSampler
 
     size = math.prod(len(values) for values in space.choices.values())
@@ -80,11 +83,6 @@ def _grid(space: Space, seed: int, *, trials: int | None = None, objective: Obje
     return GridSampler({name: list(values) for name, values in space.choices.items()}, seed=seed)
 
 
-SAMPLERS: dict[str, Factory] = {
-    "structured": _structured,
-    "tpe": _tpe,
-    "gp": _gp,
-    "random": _random,
-    "grid": _grid,
-}
-"""by the name of `--sampler`"""
+OTHERS: dict[str, Factory] = {"tpe": _tpe, "gp": _gp, "random": _random, "grid": _grid}
+SAMPLERS = (STRUCTURED, *OTHERS)
+"""names that `--sampler` takes"""

@@ -27,7 +27,7 @@ CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teache
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
 BOLD_TRIALS = 5  # so long a trial that does not fit teaches where the limit is; later ones know it
 LIKELY_FITS = 0.9  # configs less likely to fit are not tried then
-THRIFT = 0.5  # between a budget counted in trials (0) and one counted in seconds (1)
+THRIFT, TIMED_THRIFT = 0.5, 1.0  # between a budget counted in trials (0) and one counted in seconds (1)
 FEW_TRIALS = 8  # below this budget the model only exploits
 NEIGHBOURHOODS = 5  # best configs whose neighbours are candidates in a large space
 SMALL_GAIN = 0.01  # expected improvement that is not worth a trial
@@ -42,12 +42,19 @@ class StructuredSampler(BaseSampler):
     """
 
     def __init__(
-        self, space: Space, seed: int = 0, *, trials: int | None = None, objective: Objective | None = None
+        self,
+        space: Space,
+        seed: int = 0,
+        *,
+        trials: int | None = None,
+        timed: bool = False,
+        objective: Objective | None = None,
     ) -> None:
-        """Search `space` with a budget of `trials` (None: open-ended)."""
+        """Search `space` with a budget of `trials` (None: open-ended), and of time as well where it is `timed`."""
         self.space = space
         self.seed = seed
         self.trials = trials
+        self.thrift = TIMED_THRIFT if timed else THRIFT
         self.objective = objective or Throughput()
         self._distributions = distributions(space)
 
@@ -149,7 +156,7 @@ class StructuredSampler(BaseSampler):
     def _worth(self, belief: Belief, told: int, rows: Rows, normals: FloatArray) -> tuple[FloatArray, FloatArray]:
         outlook = belief.outlook(rows, normals)
         chance = outlook.fits**CAUTION * outlook.runs
-        worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs**THRIFT
+        worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs**self.thrift
         gains = self.objective.gain(belief, outlook) * chance
         if not worth.any():  # no gain expected anywhere: prefer what is nearest to one
             worth = -outlook.times.mean(axis=0) / chance.clip(LEAST_FITS**CAUTION)
