@@ -12,6 +12,7 @@ from autotune.search.verification.choice import Choice, Dropped, Ranked, choose
 from autotune.search.verification.claim import Claim, claim
 from autotune.search.verification.design import THOROUGH, Design
 from autotune.search.verification.result import Verification
+from autotune.search.verification.statistics import MIN_PAIRS
 from autotune.search.verification.windows import Bench, Measure
 
 CHOOSE_SHARE = 0.4  # of the time at most: 4 rounds of 4 arms against 12 of 2
@@ -82,7 +83,10 @@ def _answers(
             dropped.append(Dropped(config=dict(candidate), stage="claim", reason=found.failure))
         return None
 
-    best = first_that_runs(bench.part(0.5 if two else 1.0), order, seed + 1)
+    half = bench.part(0.5)
+    # two answers of which nothing can be said are worth less than one
+    shared = two and half.affords(MIN_PAIRS * [baseline, order[0]])
+    best = first_that_runs(half if shared else bench, order, seed + 1)
     failed = [Config(**item.config) for item in dropped]
     left = [config for config in keeping if config not in failed]
     if not two or not left or best is None or Config(**best.candidate) == left[0]:

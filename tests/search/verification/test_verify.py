@@ -170,6 +170,13 @@ def test_the_choice_leaves_time_for_the_claims():
     assert short.best.looks
 
 
+def test_in_too_short_a_time_for_two_answers_the_best_gets_all_of_it():
+    result = run(machine(), finalists=[FAST, FASTER], deadline_s=12 * WINDOW_S)
+    assert result.best.candidate == dict(FASTER)
+    assert result.best.verdict is Verdict.FASTER
+    assert result.same_batch.reason == "no time for two rounds"
+
+
 def test_without_time_to_choose_the_search_decides():
     result = run(machine(), deadline_s=8 * WINDOW_S, window_s=WINDOW_S)
     assert result.choice.windows == ()
