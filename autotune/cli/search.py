@@ -76,7 +76,12 @@ def search(
     headroom: flags.Headroom = "5%",
     trial_timeout: flags.TrialTimeout = 300.0,
     trial_budget: Annotated[
-        float, typer.Option(min=1, help="Measured seconds that one trial may take.", rich_help_panel=flags.LIMITS)
+        float,
+        typer.Option(
+            min=1,
+            help="Measured seconds that one trial may take; fewer where --timeout is short.",
+            rich_help_panel=flags.LIMITS,
+        ),
     ] = 15.0,
     no_sandbox: flags.NoSandbox = False,
     quick: Annotated[bool, typer.Option("--quick", help="Shorter trials: within-run precision 5 %, not 3 %.")] = False,

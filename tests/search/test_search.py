@@ -97,6 +97,13 @@ def compile_start(config: Mapping[str, Any]) -> float:
 
 
 @pytest.mark.parametrize(("steps", "mode"), [(1000, "off"), (100_000, "default"), (None, "default")])
+@pytest.mark.parametrize(("timeout_s", "budget_s"), [(None, 15.0), (3600.0, 15.0), (200.0, 10.0), (1.0, 2.0)])
+def test_a_time_limit_is_shared_out_among_the_trials(search: Harness, timeout_s: float | None, budget_s: float) -> None:
+    runner = SimulatedRunner()
+    search(runner, trials=10, timeout_s=timeout_s, verify="none")
+    assert {spec.limits.budget_s for spec in runner.asked if spec.kind == "trial"} == {budget_s}
+
+
 def test_c19_compiling_is_chosen_where_the_planned_training_pays_it_back(
     search: Harness, steps: int | None, mode: str
 ) -> None:
