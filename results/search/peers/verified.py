@@ -48,7 +48,8 @@ class Verifier:
         specs = {BASELINE: self._specs(reference), CANDIDATE: self._specs(arm)}
 
         def measure(config: Config, label: str) -> TrialRecord:
-            side = specs[label.rpartition(": ")[2]]  # the label ends with the arm; both may have one config
+            # the label ends with the arm: both may have one config
+            side = specs[label.removesuffix(", again").rpartition(": ")[2]]
             self._number += 1
             spec = side.make(self._number, config, kind="verification", fixed_blocks=WINDOW_BLOCKS)
             record = self._runner.run(spec, self._folder.log(self._number))

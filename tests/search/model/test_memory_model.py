@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from autotune.config import Config
-from autotune.options.space import Space
+from autotune.options.space import Space, make_space
+from autotune.records import Outcome
+from autotune.search.model.belief import Belief
 from autotune.search.model.encoding import Encoding
 from autotune.search.model.memory import MemoryModel, Peak
+from autotune.search.observation import Observation
+from tests.search.conftest import accelerator_context
+
+MIB = 1 << 20
 
 
 def learn(space: Space, *seen: tuple[Config, float, bool]) -> tuple[Encoding, MemoryModel]:
@@ -75,3 +83,57 @@ def test_a_chance_stays_a_chance_after_many_failures(space: Space) -> None:
     chance = model.fits(encoding.rows([base, base.replace(batch_size=256)]), 3_000)
     assert np.isfinite(chance).all()
     assert chance[0] > chance[1]
+
+
+# ---- on a host ----
+
+
+def host_space() -> Space:
+    """A training on a CPU whose baseline has loader workers."""
+    context = accelerator_context(cores=2, num_workers=2)
+    facts = dataclasses.replace(context.facts, device="cpu", compile_refused=None)
+    return make_space(dataclasses.replace(context, facts=facts))
+
+
+def believe(space: Space, *seen: Observation) -> Belief:
+    return Belief(space, seen, beside=[Config(batch_size=1024)])
+
+
+def host(config: Config, peak_mib: float, small_mib: float | None = None) -> Observation:
+    small = {} if small_mib is None else {"small_batch": 8, "small_peak_bytes": round(small_mib * MIB)}
+    return Observation(config=config, outcome=Outcome.OK, sample_s=1e-3, peak_bytes=round(peak_mib * MIB), **small)
+
+
+def predicted_mib(belief: Belief, config: Config) -> float:
+    assert belief.memory is not None
+    mean, _ = belief.memory.predict(belief.encoding.rows([config]))
+    return float(np.exp(mean[0]) / MIB)
+
+
+def test_a_small_peak_has_no_workers_in_it() -> None:
+    """Else the workers' memory would count as the batch's, and large batches seem not to fit."""
+    space = host_space()
+    belief = believe(space, host(space.baseline, 430, small_mib=348))  # 70 MiB of workers, 0.5 MiB a sample
+    assert predicted_mib(belief, space.baseline.replace(batch_size=256)) == pytest.approx(542, rel=0.12)
+
+
+def test_what_the_compiler_adds_is_reckoned_with_before_it_was_tried() -> None:
+    space = host_space()
+    belief = believe(space, host(space.baseline, 430), host(space.baseline, 431))
+    compiled = space.baseline.replace(compile_mode="default")
+    more = predicted_mib(belief, compiled) - predicted_mib(belief, space.baseline)
+    assert 60 < more < 160
+
+
+def test_of_a_large_training_the_compiler_is_a_small_part() -> None:
+    space = host_space()
+    belief = believe(space, host(space.baseline, 8_000), host(space.baseline, 8_010))
+    compiled = space.canonical(space.baseline.replace(compile_mode="default"))
+    assert predicted_mib(belief, compiled) == pytest.approx(predicted_mib(belief, space.baseline), rel=0.05)
+
+
+def test_an_accelerators_memory_holds_neither_workers_nor_the_compiler(space: Space) -> None:
+    seen = [host(space.baseline, 430), host(space.baseline, 431)]
+    belief = Belief(space, seen)
+    loaded = space.canonical(space.baseline.replace(num_workers=4))
+    assert predicted_mib(belief, loaded) == pytest.approx(predicted_mib(belief, space.baseline), rel=0.01)

@@ -19,7 +19,7 @@ from autotune.search.observation import Observation
 from autotune.search.samplers.distributions import config_from, holds
 from autotune.search.samplers.history import History
 from autotune.search.samplers.objectives import OBJECTIVES, Latency, Memory, Pareto
-from autotune.search.samplers.structured import StructuredSampler
+from autotune.search.samplers.structured import BOLD_TRIALS, StructuredSampler
 from tests.search.conftest import LIMIT_BYTES, accelerator_context, observe
 from tests.search.samplers.test_sampler_conformance import ask, study_of, tell
 
@@ -106,7 +106,23 @@ def test_no_config_is_tried_twice_but_the_baseline(space: Space) -> None:
 
 def test_few_trials_run_out_of_memory(space: Space) -> None:
     seen = search(StructuredSampler(space), 24)
-    assert sum(trial.outcome is Outcome.OUT_OF_MEMORY for trial in seen) <= 2
+    lost = [number for number, trial in enumerate(seen) if trial.outcome is Outcome.OUT_OF_MEMORY]
+    assert len(lost) <= 2
+    assert all(number < BOLD_TRIALS for number in lost)
+
+
+def test_with_a_time_limit_a_dear_trial_has_to_gain_more(space: Space) -> None:
+    dear = {"fp16": 60.0}  # seconds of a trial, where others take 5
+    seen = [dataclasses.replace(trial, cost_s=5.0) for trial in search(StructuredSampler(space), 4)]
+    chosen = {}
+    for timed in (False, True):
+        configs = list(seen)
+        sampler = StructuredSampler(space, timed=timed)
+        while len(configs) < 14:
+            trial = observe(sampler.propose(History(configs, [])))
+            configs.append(dataclasses.replace(trial, cost_s=dear.get(str(trial.config["precision"]), 5.0)))
+        chosen[timed] = sum(trial.cost_s for trial in configs)
+    assert chosen[True] < chosen[False]
 
 
 def test_twenty_trials_come_near_the_optimum(space: Space) -> None:
