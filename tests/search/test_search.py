@@ -96,7 +96,6 @@ def compile_start(config: Mapping[str, Any]) -> float:
     return 31.0 if config["compile_mode"] == "default" else 1.0
 
 
-@pytest.mark.parametrize(("steps", "mode"), [(1000, "off"), (100_000, "default"), (None, "default")])
 @pytest.mark.parametrize(("timeout_s", "budget_s"), [(None, 15.0), (3600.0, 15.0), (200.0, 10.0), (1.0, 2.0)])
 def test_a_time_limit_is_shared_out_among_the_trials(search: Harness, timeout_s: float | None, budget_s: float) -> None:
     runner = SimulatedRunner()
@@ -104,6 +103,7 @@ def test_a_time_limit_is_shared_out_among_the_trials(search: Harness, timeout_s:
     assert {spec.limits.budget_s for spec in runner.asked if spec.kind == "trial"} == {budget_s}
 
 
+@pytest.mark.parametrize(("steps", "mode"), [(1000, "off"), (100_000, "default"), (None, "default")])
 def test_c19_compiling_is_chosen_where_the_planned_training_pays_it_back(
     search: Harness, steps: int | None, mode: str
 ) -> None:
@@ -150,7 +150,8 @@ def test_e10_compiled_code_that_is_slower_is_measured_and_not_chosen(search: Har
 
 def test_c19_a_trial_that_compiles_gets_the_time_for_it(search: Harness) -> None:
     runner = SimulatedRunner(facts=COMPILER)
-    search(runner, trials=10, trial_timeout_s=60.0, restricted={"compile_mode": ["off", "default"]})
+    few = {"batch_size": [32, 64], "precision": ["fp32"], "compile_mode": ["off", "default"]}  # all are measured
+    search(runner, trials=10, trial_timeout_s=60.0, restricted=few, excluded=["num_workers", "channels_last"])
     limits = {spec.config["compile_mode"]: spec.limits.timeout_s for spec in runner.asked if spec.kind == "trial"}
     assert limits["off"] == 60.0
     assert limits["default"] >= 300.0

@@ -111,18 +111,20 @@ def test_few_trials_run_out_of_memory(space: Space) -> None:
     assert all(number < BOLD_TRIALS for number in lost)
 
 
-def test_with_a_time_limit_a_dear_trial_has_to_gain_more(space: Space) -> None:
-    dear = {"fp16": 60.0}  # seconds of a trial, where others take 5
-    seen = [dataclasses.replace(trial, cost_s=5.0) for trial in search(StructuredSampler(space), 4)]
-    chosen = {}
+def test_with_a_time_limit_seconds_count_for_more(space: Space) -> None:
+    seen = search(StructuredSampler(space), 6)
+    values, rows, costs = [], [], []
     for timed in (False, True):
-        configs = list(seen)
         sampler = StructuredSampler(space, timed=timed)
-        while len(configs) < 14:
-            trial = observe(sampler.propose(History(configs, [])))
-            configs.append(dataclasses.replace(trial, cost_s=dear.get(str(trial.config["precision"]), 5.0)))
-        chosen[timed] = sum(trial.cost_s for trial in configs)
-    assert chosen[True] < chosen[False]
+        belief = believe(sampler, seen)
+        found, worth, _ = sampler._evaluate(belief, len(seen), 0)
+        rows.append(found)
+        values.append(worth)
+        costs.append(belief.outlook(found, np.zeros((1, 3))).costs)
+    assert (rows[0] == rows[1]).all()
+    gains = values[0] > 0
+    assert np.ptp(np.log(costs[0][gains])) > 0.3
+    np.testing.assert_allclose(values[1][gains], values[0][gains] / np.sqrt(costs[0][gains]))
 
 
 def test_twenty_trials_come_near_the_optimum(space: Space) -> None:
