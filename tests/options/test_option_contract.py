@@ -113,11 +113,12 @@ def test_prior_is_finite_for_every_choice_and_nothing_for_the_default(option):
         for value in choices:
             effect = option.prior(value, context)
             assert all(math.isfinite(number) for number in dataclasses.astuple(effect))
-            assert all(abs(number) < 5 for number in dataclasses.astuple(effect))
+            assert all(abs(number) < 5 for number in (effect.compute, effect.loader, effect.memory))  # log ratios
+            assert 0 <= effect.host_bytes < 8 << 30
             assert effect.sd >= 0
         if option.name not in ("batch_size", "num_threads"):  # against the baseline's and the machine's
             effect = option.prior(option.default, context)
-            assert (effect.compute, effect.loader, effect.memory) == (0, 0, 0)
+            assert (effect.compute, effect.loader, effect.memory, effect.host_bytes) == (0, 0, 0, 0)
 
 
 def test_prior_says_something_of_the_sides_it_affects_alone(option):
@@ -126,6 +127,7 @@ def test_prior_says_something_of_the_sides_it_affects_alone(option):
             effect = option.prior(value, context)
             moved = {side for side in SIDES if getattr(effect, side) != 0}
             assert moved <= option.affects
+            assert not effect.host_bytes or "memory" in option.affects
 
 
 def edited(plan):

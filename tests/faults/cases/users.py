@@ -125,7 +125,7 @@ USERS = {
         "host memory grows with workers that copy on write",
         "trials/test_runner.py::test_c23_copies_of_a_list_in_workers_are_seen_to_grow",
         "trials/test_runner.py::test_c23_workers_that_copy_nothing_are_not_seen_to_grow",
-        "measure/test_breakdown.py::test_c23_a_tree_that_grows_is_flagged_where_there_are_workers",
+        "measure/test_breakdown.py::test_c23_workers_that_grow_are_flagged",
     ),
     "C24": case(
         "too many open files",
