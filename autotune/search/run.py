@@ -33,6 +33,8 @@ from autotune.trials.quiet import QuietRunner
 from autotune.trials.runner import ForkServerRunner, Runner
 from autotune.workload.static import look
 
+MEASURED_SHARE = 0.5  # of --timeout, for what trials measure; starting them and the verification need the rest
+LEAST_BUDGET_S = 2.0  # of a trial
 VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
 HOW_TO_VERIFY = ("full", "quick", "none")
 SCRIPT_CHANGED = "The script was changed while the search ran: later trials trained what it was then. Search again."
@@ -83,6 +85,7 @@ def search_workload(
         WorkloadError: the workload cannot run as it is.
     """
     _check_names(wishes, verify)
+    wishes = replace(wishes, trial_budget_s=_trial_budget_s(wishes))
     if source.script:
         check_script(source)
     locks = DeviceLocks(
@@ -239,6 +242,13 @@ def _read_info(folder: RunFolder) -> RunInfo:
         return from_json(RunInfo, read_text(folder.run))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{folder.run} is damaged: {error}", hint="Start anew with --force.") from None
+
+
+def _trial_budget_s(wishes: Wishes) -> float:
+    """Return the measured seconds of a trial: in a short time many rough trials find more than a few precise ones."""
+    if wishes.timeout_s is None:
+        return wishes.trial_budget_s
+    return min(wishes.trial_budget_s, max(LEAST_BUDGET_S, MEASURED_SHARE * wishes.timeout_s / wishes.trials))
 
 
 def _check_same(earlier: RunInfo, now: RunInfo) -> None:

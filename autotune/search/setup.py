@@ -24,8 +24,6 @@ from autotune.trials.runner import Runner, silent
 
 DEVICE_SHARE = 0.9  # of the free device memory, unless the user names a limit
 HOST_SHARE = 0.8  # of the available host memory, always
-MEASURED_SHARE = 0.5  # of the search's time; starting the trials and the verification need the rest
-LEAST_BUDGET_S = 2.0  # of a trial
 HEADROOM = 0.05  # kept below the limits for what a long run still meets
 PROBE_TIMEOUT_S = 300.0
 
@@ -289,16 +287,9 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
         host_bytes=int(keep * host),
         device_bytes=device,
         timeout_s=wishes.trial_timeout_s,
-        budget_s=_trial_budget_s(wishes),
+        budget_s=wishes.trial_budget_s,
         budget_max_s=wishes.trial_budget_max_s,
     )
-
-
-def _trial_budget_s(wishes: Wishes) -> float:
-    """Return the measured seconds of a trial: in a short time many rough trials find more than a few precise ones."""
-    if wishes.timeout_s is None:
-        return wishes.trial_budget_s
-    return min(wishes.trial_budget_s, max(LEAST_BUDGET_S, MEASURED_SHARE * wishes.timeout_s / wishes.trials))
 
 
 def refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:
