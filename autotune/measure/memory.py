@@ -6,6 +6,7 @@ Never ru_maxrss (a child inherits its parent's), never a sum of resident sizes (
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -43,7 +44,7 @@ class HostMemory:
 
     def sample_tree(self) -> int:
         """Take a sample of the tree's proportional size (some 10 ms a process) and return it."""
-        total = sum(proportional_bytes(pid) for pid in [os.getpid(), *(process.pid for process in workers())])
+        total = tree_bytes(os.getpid(), [process.pid for process in workers()])
         self._tree_pss = max(self._tree_pss, total)
         return total
 
@@ -69,6 +70,27 @@ def peak_rss() -> int:
 def proportional_bytes(pid: int) -> int:
     """Return the proportional set size of a process; 0 where it is gone or cannot be read."""
     return _rollup(pid, ("Pss:",))
+
+
+def tree_bytes(root: int, below: Iterable[int]) -> int:
+    """Return what a process and those below it hold together; 0 where none can be read.
+
+    A trial is forked from a server that has imported torch. Of each page that they share, the proportional sizes of
+    the trial's processes leave out the server's part, which therefore comes back from there.
+    """
+    held = sum(proportional_bytes(pid) for pid in [root, *below])
+    server = forked_from(root)
+    return held + max(0, proportional_bytes(server) - own_bytes(server)) if held and server else held
+
+
+def forked_from(pid: int) -> int:
+    """Return the parent that a process shares its memory with, having started no program of its own; 0: it has none."""
+    try:
+        process = psutil.Process(pid)
+        parent = process.parent()
+        return parent.pid if parent is not None and parent.cmdline() == process.cmdline() else 0
+    except psutil.Error:
+        return 0
 
 
 def own_bytes(pid: int) -> int:

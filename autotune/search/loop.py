@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -15,10 +14,11 @@ import optuna
 from autotune.config import Config
 from autotune.documents import read_record
 from autotune.drift import drifts
-from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed
+from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
 from autotune.plan import plan_for
-from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Failure, Outcome, TrialRecord
+from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
+from autotune.search.dead_ends import check_baseline, check_failures, nothing_usable
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.measured import Measured, ranked
@@ -31,11 +31,8 @@ from autotune.trials.folder import RunFolder
 from autotune.trials.preflight import preflight
 from autotune.trials.runner import Runner
 
-ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
 SAME_PROPOSAL = 8  # proposals of measured configs before one is drawn at random
 SMALL_SPACE = 20_000  # configs that can be listed to find one that is left
-ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
-"""outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
 
 
 class Search:
@@ -119,7 +116,7 @@ class Search:
             if baseline_due(self._seen(), self.space.baseline):
                 label = "replicate" if self.baseline.seen else "baseline"
                 self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, label)
-                self._check_baseline()
+                check_baseline(self.baseline, self._folder)
                 self._check_drift()
                 self._say_how_long()
             elif (plain := self._rescue()) is not None:
@@ -130,10 +127,10 @@ class Search:
                     reason = "every config of the space has been measured"
                     break
                 self._measure(*proposal, label="trial")
-            self._check_failures()
+            check_failures(self.measured.values(), self._recent_failures, self._folder)
         self.stopped_because = reason
         if not any(item.usable for item in self.measured.values()):
-            raise self._nothing_usable()
+            raise nothing_usable(self.measured.values(), self._folder)
 
     def ranking(self) -> list[Measured]:
         """Return the usable configs, best first by the objective."""
@@ -181,7 +178,7 @@ class Search:
         self._events.note(f"trial {last.number} was disturbed ({hard}): measured once more, which counts in its place")
         self._measure(self._ledger.ask_for(disturbed.config), disturbed.config, REPEAT)
         if disturbed.config == self.space.baseline:
-            self._check_baseline()
+            check_baseline(self.baseline, self._folder)
 
     def _record(self, number: int, config: Config, kind: str) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
@@ -326,58 +323,3 @@ class Search:
         found = drifts(self.baseline.records)
         if found and found[-1].last == self.baseline.records[-1].number:
             self._events.note(found[-1].sentence())
-
-    # -- failures ---------------------------------------------------------------------------------------------------
-
-    def _check_baseline(self) -> None:
-        record = self.baseline.records[-1]
-        if record.outcome not in ENDS_THE_SEARCH or any(item.measurement for item in self.baseline.records):
-            return
-        trouble = record.failure or Failure(reason=record.outcome.value)
-        raise ScriptError(
-            f"the baseline does not run: {trouble.message or trouble.reason}",
-            hint=f"It is what you run today: {_shown(self.space.baseline)}. Its log: {self._folder.log(record.number)}",
-            traceback=trouble.traceback,
-        )
-
-    def _check_failures(self) -> None:
-        """Stop where every trial fails alike."""
-        alike = self._recent_failures[-ALIKE:]
-        if self._run_count > len(self._recent_failures) or len(alike) < ALIKE or len(set(alike)) > 1:
-            return
-        record = next(item for group in self.measured.values() for item in group.records if item.failure)
-        assert record.failure is not None
-        raise SearchFailed(
-            f"all of the first {ALIKE} trials failed alike: {record.failure.message or alike[0]}",
-            hint=f"See {self._folder.log(record.number)}",
-            traceback=record.failure.traceback,
-        )
-
-    def _nothing_usable(self) -> DoesNotFit | SearchFailed:
-        outcomes = [seen for item in self.measured.values() for seen in item.seen]
-        short = [seen for seen in outcomes if seen.fits is False]
-        if short and len(short) >= len(outcomes) / 2:
-            limit = (short[0].limit_bytes or 0) / (1 << 30)
-            sizes = [int(seen.config.value("batch_size")) for seen in short]
-            return DoesNotFit(
-                f"nothing fits into {limit:.2f} GiB: {len(short)} of {len(outcomes)} trials ran out of memory, "
-                f"down to batch size {min(sizes)}",
-                hint="Allow more with --memory-limit or --host-memory-limit, or make the model smaller.",
-            )
-        counts = Counter(seen.outcome.value.replace("_", " ") for seen in outcomes)
-        words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-        message = f"no config was measured without a failure; the trials: {words}"
-        failed = [record for item in self.measured.values() for record in item.records if record.failure is not None]
-        if not failed:
-            return SearchFailed(message)
-        last = max(failed, key=lambda record: record.number)
-        assert last.failure is not None
-        return SearchFailed(
-            f"{message}; trial {last.number}: {last.failure.message or last.failure.reason}",
-            hint=f"See {self._folder.log(last.number)}",
-            traceback=last.failure.traceback,
-        )
-
-
-def _shown(config: Config) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.items())

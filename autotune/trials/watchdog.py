@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from autotune.measure.memory import proportional_bytes
+from autotune.measure.memory import tree_bytes
 from autotune.records import Failure, Limits, Outcome
 from autotune.trials.gpu import GpuWatch, card_of
 
@@ -76,7 +76,7 @@ class Watchdog:
             return bound
         if now - self._counted_at > FAMILY_S:
             self._counted_at = now
-            self._counted = sum(proportional_bytes(pid) for pid in [self._pid, *self._live]) or bound
+            self._counted = tree_bytes(self._pid, self._live) or bound
         return self._counted
 
     def seen(self) -> Mapping[str, Any]:

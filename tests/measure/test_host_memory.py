@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
+import psutil
+import pytest
 
-from autotune.measure.memory import HostMemory, own_bytes, peak_rss, proportional_bytes, workers
+from autotune.measure.memory import (
+    HostMemory,
+    forked_from,
+    own_bytes,
+    peak_rss,
+    proportional_bytes,
+    tree_bytes,
+    workers,
+)
 
 MIB = 1 << 20
+inherited = np.empty(0, dtype=np.uint8)
 
 CHILD = """
 import resource
@@ -87,10 +100,65 @@ def test_workers_count_with_what_they_hold_alone():
     assert shared[0] == 1
 
 
+def fork_of_a_server(workers: int, results: multiprocessing.Queue) -> None:
+    """A trial: forked from what holds `inherited`, writes over half of it and has workers from before it did."""
+    context = multiprocessing.get_context("fork")
+    ready, over = context.Barrier(workers + 1), context.Event()
+    processes = [context.Process(target=wait_for, args=(ready, over)) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    ready.wait(20)
+    inherited[: 100 * MIB] = 2  # the workers keep the old pages, which they share with the server alone
+    tree = tree_bytes(os.getpid(), [process.pid for process in processes])
+    naive = sum(proportional_bytes(pid) for pid in [os.getpid(), *(process.pid for process in processes)])
+    results.put((tree, naive, psutil.Process().memory_info().rss))
+    over.set()
+    for process in processes:
+        process.join()
+
+
+def wait_for(ready: threading.Barrier, over: threading.Event) -> None:
+    ready.wait(20)
+    over.wait(20)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_pages_shared_with_the_server_and_among_workers_are_held_all_the_same(count):
+    """A page counts once however many share it: it is the trial's whether or not the server has it, too."""
+    global inherited
+    inherited = np.ones(200 * MIB, dtype=np.uint8)
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    try:
+        trial = context.Process(target=fork_of_a_server, args=(count, results))
+        trial.start()
+        tree, naive, resident = results.get(timeout=60)
+        trial.join()
+    finally:
+        inherited = np.empty(0, dtype=np.uint8)
+    of_workers = 100 * MIB if count else 0
+    assert 200 * MIB + of_workers < tree < resident + of_workers + 100 * MIB  # a worker writes into some pages, too
+    assert naive < tree - 40 * MIB
+
+
+def test_a_process_that_started_a_program_was_not_forked_from_its_parent():
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert forked_from(child.pid) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_a_process_that_is_gone_holds_nothing():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    assert (proportional_bytes(gone.pid), own_bytes(gone.pid)) == (0, 0)
+    assert (proportional_bytes(gone.pid), own_bytes(gone.pid), tree_bytes(gone.pid, []), forked_from(gone.pid)) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_where_the_peak_cannot_be_reset_it_stays_an_upper_bound(monkeypatch, tmp_path):

@@ -31,14 +31,15 @@ def processes(monkeypatch) -> dict[str, Any]:
     """A trial with two workers, whose sizes a test sets; `asked` counts the slow readings."""
     sizes: dict[str, Any] = {"main": 100, "worker": 60, "exact": 130, "asked": 0, "now": 0.0}
 
-    def exact(pid: int) -> int:
-        sizes["asked"] += pid == 1
-        return int(sizes["exact"] * MIB) if pid == 1 else 0
+    def exact(root: int, below: list[int]) -> int:
+        assert (root, below) == (1, [2, 3])
+        sizes["asked"] += 1
+        return int(sizes["exact"] * MIB)
 
     monkeypatch.setattr(module, "_descendants", lambda pid: [2, 3])
     monkeypatch.setattr(module, "_resident", lambda pid: sizes["main"] * MIB)
     monkeypatch.setattr(module, "_own", lambda pid: sizes["worker"] * MIB)
-    monkeypatch.setattr(module, "proportional_bytes", exact)
+    monkeypatch.setattr(module, "tree_bytes", exact)
     monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: 1000 + sizes["now"]))
     return sizes
 

@@ -52,14 +52,14 @@ class Belief:
         """Learn from what was seen. `beside` holds values between the choices that will be asked about."""
         measured = [trial for trial in seen if trial.outcome.measured and trial.sample_s]
         assert measured
-        bare = [_without_workers(space, trial.config) for trial in seen if trial.small_peak_bytes]
-        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *bare, *running, *beside])
+        peaks, peaked = _peaks(space, seen)
+        self.encoding = encoding = Encoding(space, [*(trial.config for trial in seen), *peaked, *running, *beside])
         self.running = distinct(encoding, encoding.rows(running))
         rows = encoding.rows([trial.config for trial in measured])
         self.time = StepModel(encoding, rows, measured, self.running)
         self.start = StartModel(encoding, rows, measured)
         self.limit_bytes = next((trial.limit_bytes for trial in reversed(seen) if trial.limit_bytes), None)
-        self.memory = self._learn_memory(space, seen)
+        self.memory = MemoryModel(encoding, encoding.rows(peaked), peaks) if peaks else None
         failed = [trial for trial in seen if not trial.outcome.measured and trial.fits is not False]
         self._failures = FailureModel(
             encoding,
@@ -98,23 +98,6 @@ class Belief:
         """Return which rows have a trial whose time is worth it."""
         return self._cost.affordable(rows) if self._cost else np.ones(len(rows), dtype=bool)
 
-    def _learn_memory(self, space: Space, seen: Sequence[Observation]) -> MemoryModel | None:
-        peaks: list[Peak] = []
-        configs = [trial.config for trial in seen]
-        for index, trial in enumerate(seen):
-            batch = float(trial.config.get("batch_size", 1))
-            if trial.outcome is Outcome.OUT_OF_MEMORY and trial.limit_bytes:
-                peaks.append(Peak(row=index, batch=batch, peak_bytes=trial.limit_bytes, censored=True))
-            elif trial.peak_bytes and trial.outcome.measured:
-                peaks.append(Peak(row=index, batch=batch, peak_bytes=trial.peak_bytes))
-            if trial.small_peak_bytes and trial.small_batch:
-                small = Peak(row=len(configs), batch=trial.small_batch, peak_bytes=trial.small_peak_bytes)
-                peaks.append(small)
-                configs.append(_without_workers(space, trial.config))
-        if not peaks:
-            return None
-        return MemoryModel(self.encoding, self.encoding.rows(configs), peaks)
-
     def _learn_cost(self, seen: Sequence[Observation]) -> CostModel | None:
         timed = [trial for trial in seen if trial.cost_s > 0 and trial.outcome.measured]
         if not timed:
@@ -132,6 +115,23 @@ class Belief:
         return peaks, feasible
 
 
-def _without_workers(space: Space, config: Config) -> Config:
-    """Return the config that the peak at a small batch size belongs to: it is taken when the workers have ended."""
-    return space.canonical(config.replace(num_workers=0)) if config.get("num_workers") else config
+def _peaks(space: Space, seen: Sequence[Observation]) -> tuple[list[Peak], list[Config]]:
+    """Return what the trials say of memory, and the config that each peak belongs to."""
+    peaks: list[Peak] = []
+    configs: list[Config] = []
+
+    def add(config: Config, batch: float, peak_bytes: int, *, censored: bool = False) -> None:
+        peaks.append(Peak(row=len(configs), batch=batch, peak_bytes=peak_bytes, censored=censored))
+        configs.append(config)
+
+    for trial in seen:
+        batch = float(trial.config.get("batch_size", 1))
+        if trial.outcome is Outcome.OUT_OF_MEMORY and trial.limit_bytes:
+            add(trial.config, batch, trial.limit_bytes, censored=True)
+        elif trial.peak_bytes and trial.outcome.measured:
+            add(trial.config, batch, trial.peak_bytes)
+        if trial.small_peak_bytes and trial.small_batch:
+            # it is taken when the workers have ended
+            bare = trial.config.replace(num_workers=0) if trial.config.get("num_workers") else trial.config
+            add(space.canonical(bare), trial.small_batch, trial.small_peak_bytes)
+    return peaks, configs

@@ -10,18 +10,22 @@ from typing import Any
 from autotune.documents import from_plain
 from autotune.machine import Machine
 
+OURS = "autotune"
+
 
 def write(out: Path) -> None:
     """Write peers.csv and peers.md."""
     lines = [json.loads(path.read_text()) for path in sorted(out.glob("*-*.json"))]
     if not lines:
         return
+    ours = {line["example"]: line for line in lines if line["peer"] == OURS}
+    rows = [_row(line, ours.get(line["example"], {})) for line in lines]
     with (out / "peers.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, list(_row(lines[0])))
+        table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()
-        table.writerows(_row(line) for line in lines)
+        table.writerows(rows)
     sections = [
-        _section(example, [line for line in lines if line["example"] == example])
+        _section(example, [line for line in lines if line["example"] == example], ours.get(example, {}))
         for example in sorted({line["example"] for line in lines})
     ]
     (out / "peers.md").write_text(
@@ -32,7 +36,7 @@ def write(out: Path) -> None:
     )
 
 
-def _row(line: dict[str, Any]) -> dict[str, Any]:
+def _row(line: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     final = line.get("final") or {}
     return {
         "example": line["example"],
@@ -44,15 +48,15 @@ def _row(line: dict[str, Any]) -> dict[str, Any]:
         "ours_over_it": _ratio(line.get("ours_over_it")),
         "verdict": (line.get("over_baseline") or {}).get("verdict", ""),
         "own_claim": final.get("own_claim", ""),
-        "note": _note(line),
+        "note": _note(line, ours),
     }
 
 
-def _section(example: str, lines: list[dict[str, Any]]) -> str:
+def _section(example: str, lines: list[dict[str, Any]], ours: dict[str, Any]) -> str:
     machine = from_plain(Machine, lines[0]["machine"])
     rows = []
     for line in lines:
-        row = _row(line)
+        row = _row(line, ours)
         changes = ", ".join(f"{name}={value}" for name, value in line.get("changes", {}).items())
         if row["compile_mode"]:
             changes = f"{changes}, torch.compile {row['compile_mode']}".lstrip(", ")
@@ -86,11 +90,21 @@ def _ratio(found: dict[str, Any] | None) -> str:
     return f"{middle:.3f} [{low:.3f}, {high:.3f}]{disturbed}"
 
 
-def _note(line: dict[str, Any]) -> str:
+def _note(line: dict[str, Any], ours: dict[str, Any]) -> str:
     final = line.get("final") or {}
-    parts = [line.get("error", "")]
+    parts = [line.get("error", ""), _why_equal(line, ours)]
     if final.get("not_expressed"):
         parts.append(f"not expressed: {final['not_expressed']}")
     if line.get("stopped"):
         parts.append("ended at its time; the last answer it had")
     return "; ".join(filter(None, parts)).replace("|", "/")
+
+
+def _why_equal(line: dict[str, Any], ours: dict[str, Any]) -> str:
+    """Return in what two answers differ that no verification could tell apart."""
+    ratio = (line.get("ours_over_it") or {}).get("ratio")
+    if ratio is None or not ratio[1] <= 1 <= ratio[2]:
+        return ""
+    its, own = (side["changes"] | {"torch.compile": side["final"]["compile_mode"]} for side in (line, ours))
+    names = [name for name in its | own if its.get(name) != own.get(name)]
+    return f"not told apart from the tool's, from which it differs in {', '.join(names) or 'nothing'}"

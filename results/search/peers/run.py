@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from environments import CACHE, REQUIREMENTS, NotInstalled, python_for
-from report import write
+from report import OURS, write
 from rich.console import Console
 from task import Final, Task
 from verified import DESIGNS, Arm, Verifier
@@ -38,7 +38,6 @@ from autotune.trials.runner import ForkServerRunner
 
 FOLDER = Path(__file__).resolve().parent
 EXAMPLES = FOLDER.parents[2] / "examples"
-OURS = "autotune"
 NAMES = (OURS, *REQUIREMENTS)
 BUDGET_S = 600.0
 OVERTIME = 1.2  # of the budget, for a peer that keeps to it only roughly; then its last answer counts
