@@ -65,8 +65,9 @@ def _rebuild_mapping(item: Mapping[Any, Any], children: dict[Any, Any]) -> Any:
     if type(item) is dict:
         return children
     try:
-        rebuilt = copy.copy(item)
-        rebuilt.update(children)  # type: ignore[attr-defined]
+        rebuilt: Any = copy.copy(item)
+        for key, value in children.items():  # one by one: a model output of transformers refuses `update`
+            rebuilt[key] = value
         return rebuilt
     except (AttributeError, TypeError):  # an immutable mapping
         return type(item)(children)  # type: ignore[call-arg]

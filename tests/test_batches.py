@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,24 @@ class Encoding(UserDict):
     def to(self, device):
         self.data = {key: value.to(device) for key, value in self.data.items()}
         return self
+
+
+@dataclass
+class Output(OrderedDict):
+    """Like the outputs of transformers' models: its items are its fields, and `update` is refused."""
+
+    logits: Any = None
+    hidden: Any = None
+
+    def __post_init__(self):
+        self["logits"], self["hidden"] = self.logits, self.hidden
+
+    def __setitem__(self, name, value):
+        super().__setitem__(name, value)
+        object.__setattr__(self, name, value)
+
+    def update(self, *_args, **_kwargs):
+        raise Exception("You cannot use update on this")
 
 
 class Graph:
@@ -76,6 +95,7 @@ SHAPES = {
     "ordered dict": lambda: OrderedDict(b=image(), a=torch.zeros(2)),
     "default dict": lambda: defaultdict(list, image=image()),
     "read-only mapping": lambda: MappingProxyType({"image": image()}),
+    "model output": lambda: Output(logits=image(), hidden=(torch.zeros(2),)),
     "own list": lambda: sized([image()], 7),
     "mapping that moves itself": lambda: Encoding(image=image()),
     "object that moves itself": lambda: Graph(image()),

@@ -38,11 +38,13 @@ class SeenLoader:
     number: int
     """in the order in which the script makes them"""
     site: Site
-    """files and lines of the script from where it is made up to the main module"""
+    """files and lines from where it is made up to the main module, those of libraries among them"""
     arguments: dict[str, Any]
     """as the script gives them"""
+    made_of: SeenLoader | None = None
+    """the one whose batch sampler it takes over: libraries make the script's loader one of their own kind"""
     first: SeenLoader | None = None
-    """the one that this is, made anew for another epoch; None: it is no other's successor"""
+    """the one that this is, made anew for another epoch or of another kind; None: it is no other's successor"""
     iterated: bool = False
     length: int | None = None
     """batches in an epoch, as it says when it is iterated"""
@@ -52,12 +54,18 @@ class SeenLoader:
 
     @property
     def made_at(self) -> str:
-        """Where the script makes it, as "train.py:12"."""
-        return f"{Path(self.site[0][0]).name}:{self.site[0][1]}" if self.site else ""
+        """Where the script makes it, as "train.py:12"; empty where no line of it does."""
+        own = ((name, line) for name, line in self.site if not is_library(name))
+        return next((f"{Path(name).name}:{line}" for name, line in own), "")
+
+    @property
+    def root(self) -> SeenLoader:
+        """The first of those that this one is another of; its arguments are the script's own."""
+        return self.first or self
 
     def again(self, known: SeenLoader) -> bool:
-        """Whether this is the known one, or that one made anew for another epoch."""
-        return (self.first or self) is (known.first or known)
+        """Whether this is the known one, or that one made anew."""
+        return self.root is known.root
 
 
 def alike(some: dict[str, Any], others: dict[str, Any]) -> bool:
@@ -169,8 +177,8 @@ class LoaderHooks:
             if given is None:
                 make(loader, *args, **kwargs)
                 return
-            seen = SeenLoader(len(hooks.seen), _site(), given)
-            seen.first = hooks._made_before(seen)
+            seen = SeenLoader(len(hooks.seen), _site(), given, hooks._made_of(given.get("batch_sampler")))
+            seen.first = hooks._made_before(seen) if seen.made_of is None else seen.made_of.root
             ordered = any(given.get(name) for name in ORDERED_BY) or isinstance(given["dataset"], IterableDataset)
             if hooks.guess and hooks.training is None and ordered:
                 hooks.training = seen.number
@@ -184,7 +192,9 @@ class LoaderHooks:
             seen = hooks._by_loader.get(loader)
             if seen is None or hooks.ours():
                 return iterate(loader)
-            seen.iterated = True
+            for item in (seen, seen.made_of):
+                if item is not None:
+                    item.iterated = True
             seen.length = None if hooks.ask is None else _length(loader)
             hooks.began(seen)
             inner = iterate(loader)
@@ -224,7 +234,13 @@ class LoaderHooks:
             return None
         else:
             found = next((item for item in same if item.iterated), None)
-        return None if found is None else found.first or found
+        return None if found is None else found.root
+
+    def _made_of(self, batch_sampler: Any) -> SeenLoader | None:
+        """Return the loader that has this batch sampler already."""
+        if batch_sampler is None:
+            return None
+        return next((seen for loader, seen in self._by_loader.items() if loader.batch_sampler is batch_sampler), None)
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments by name; None where the call is not the script's, or wrong."""
@@ -256,12 +272,15 @@ def _fewer(data: Any, than: int) -> bool:
 
 
 def _site() -> Site:
-    """Return where in the script we are: file and line of each of its frames, innermost first."""
+    """Return where we are: file and line of each frame up to the main module, innermost first.
+
+    Those of libraries tell apart what one line of the script has them make, as loaders for training and evaluation.
+    """
     frame: FrameType | None = sys._getframe(2)
     found = []
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith("<") and not is_library(name):
+        if not name.startswith("<"):
             found.append((name, frame.f_lineno))
         frame = frame.f_back
     return tuple(found)

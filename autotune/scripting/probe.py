@@ -112,8 +112,8 @@ def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
     if training is not None and training.updates:
         fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
         return ScriptFacts(
-            loader=training.number,
-            made_at=training.made_at,
+            loader=training.root.number,
+            made_at=training.root.made_at,
             optimizer=rarest,
             updates_per_step=max(1, round(counts.total() / fetched)),
             batches_per_update=max(1, round(fetched / max(counts.values()))),
@@ -278,7 +278,7 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
         return f"{NO_LOADER}, {found.samples_per_step} samples a step"
     if training.arguments.get("batch_sampler") is not None:
         return f"the batch_sampler of {found.made_at} decides it"
-    if host.batch_size is None:
+    if training.arguments.get("batch_size", 1) is None:
         return f"the dataset of {found.made_at} yields whole batches"
     size = training.batch_size
     if size < 2:

@@ -48,7 +48,7 @@ class ScriptTraining(Training):
         self.workload = Workload(
             model=lambda: self.model,
             dataset=lambda: self.dataset,
-            drop_last=self.host is not None and bool(self.host.drop_last),
+            drop_last=self.host is not None and _drops_last(self.host),
             collate_fn=self.arguments.get("collate_fn"),
         )
 
@@ -229,6 +229,11 @@ class ScriptSteps:
     def __iter__(self) -> Iterator[None]:
         while True:
             yield None
+
+
+def _drops_last(host: DataLoader[Any]) -> bool:
+    """Return whether an epoch leaves out what makes no whole batch; a batch sampler that was given decides that."""
+    return bool(getattr(host.batch_sampler, "drop_last", host.drop_last))
 
 
 def _rebuilt(optimizer: Optimizer) -> Optimizer:

@@ -88,3 +88,48 @@ def test_one_function_may_make_the_loaders_of_training_and_of_evaluation(real, t
     record = real.run(train(SPLITS), config={"batch_size": 8}, unmodified=True, found=facts.script, dataset_length=32)
     assert record.outcome is Outcome.OK, record.failure
     assert record.measurement.steps_per_epoch == 4
+
+
+PREPARED = """
+class Prepared(DataLoader):  # as accelerate makes of a script's loader; reads one batch ahead
+    def __iter__(self):
+        batches = super().__iter__()
+        current = next(batches)
+        for following in batches:
+            yield current
+            current = following
+        yield current
+
+def prepared():
+    given = loader()
+    return Prepared(given.dataset, batch_sampler=given.batch_sampler)
+
+"""
+PREPARED_LOOPS = {
+    "once": """
+training, evaluation = (prepared() for _ in range(2))
+for epoch in range(1000000):
+    for x, y in training:
+        step(x, y)
+    with torch.no_grad():
+        for x, y in evaluation:
+            assert len(x) == 4, "the config is not for this one"
+""",
+    "for each epoch": """
+for epoch in range(1000000):
+    for x, y in prepared():
+        step(x, y)
+""",
+}
+
+
+@pytest.mark.parametrize("name", PREPARED_LOOPS)
+def test_the_batch_size_is_that_of_the_loader_whose_batch_sampler_another_takes_over(real, train, name):  # noqa: F811
+    script = train(PREPARED + PREPARED_LOOPS[name])
+    facts = real.probe(script, unmodified=True)
+    assert facts.script.loader == 0
+    assert (facts.fixed_batch, facts.baseline["batch_size"], facts.dataset_length) == (None, 4, 32)
+    record = real.run(script, config={"batch_size": 8}, unmodified=True, found=facts.script, dataset_length=32)
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.samples_per_step == 8
+    assert record.measurement.steps_per_epoch == 4

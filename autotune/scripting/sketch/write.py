@@ -46,8 +46,9 @@ def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, A
 
     def ask(batches: Batches) -> Any:
         batch = answer(batches) if answer is not None else next(batches.inner)
-        hosts[batches.seen.number] = batches.loader
-        if spec.found is None or batches.seen.number == spec.found.loader:
+        number = batches.seen.root.number
+        hosts[number] = batches.loader
+        if spec.found is None or number == spec.found.loader:
             watch.fetched(batch)
         return batch
 
