@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,22 +196,6 @@ class Measurement:
 def start_share_s(start_s: float, planned_samples: int | None) -> float:
     """Return the share of the start in the time of one sample; 0 where nobody said how long the training will be."""
     return start_s / planned_samples if planned_samples else 0.0
-
-
-def undisturbed(runs: Sequence[Measurement]) -> list[Measurement]:
-    """Return the runs of one config that count: the undisturbed ones, or all where there is none."""
-    return [run for run in runs if not run.disturbed] or list(runs)
-
-
-def standing(runs: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the runs of one config that count: a repeat that settles it stands in for the disturbed run before it."""
-    found: list[TrialRecord] = []
-    for run in runs:
-        if run.kind != REPEAT or not found:
-            found.append(run)
-        elif run.outcome.settles:
-            found[-1] = run
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from autotune.config import Config, read_document
 from autotune.errors import ConfigError, RunFolderError
 from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
-from autotune.records import NOT_SCREENING, Measurement, TrialRecord, standing
+from autotune.records import NOT_SCREENING, Measurement, TrialRecord
+from autotune.repeats import standing
 from autotune.report.outcome import row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run

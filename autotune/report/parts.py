@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.records import Measurement, undisturbed
+from autotune.records import Measurement
+from autotune.repeats import undisturbed
 from autotune.report.figures import percent
 
 PARTS = {

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from autotune.config import Config
 from autotune.drift import Drift, drifts
 from autotune.options import OPTIONS, Value
-from autotune.records import NOT_SCREENING, Limits, Measurement, Outcome, TrialRecord, standing, undisturbed
+from autotune.records import NOT_SCREENING, Limits, Measurement, Outcome, TrialRecord
+from autotune.repeats import standing, undisturbed
 from autotune.report.flags import in_order
 from autotune.report.run import Run
 

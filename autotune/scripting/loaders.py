@@ -177,7 +177,7 @@ class LoaderHooks:
             if given is None:
                 make(loader, *args, **kwargs)
                 return
-            seen = SeenLoader(len(hooks.seen), _site(), given, hooks._made_of(given.get("batch_sampler")))
+            seen = SeenLoader(len(hooks.seen), _site(), given, hooks._made_of(given))
             seen.first = hooks._made_before(seen) if seen.made_of is None else seen.made_of.root
             ordered = any(given.get(name) for name in ORDERED_BY) or isinstance(given["dataset"], IterableDataset)
             if hooks.guess and hooks.training is None and ordered:
@@ -236,11 +236,19 @@ class LoaderHooks:
             found = next((item for item in same if item.iterated), None)
         return None if found is None else found.root
 
-    def _made_of(self, batch_sampler: Any) -> SeenLoader | None:
-        """Return the loader that has this batch sampler already."""
+    def _made_of(self, given: dict[str, Any]) -> SeenLoader | None:
+        """Return the loader over the same data that made itself the batch sampler which this one is given.
+
+        Two loaders that the script gives one batch sampler, or over data that go side by side, are read in turn.
+        """
+        batch_sampler = given.get("batch_sampler")
         if batch_sampler is None:
             return None
-        return next((seen for loader, seen in self._by_loader.items() if loader.batch_sampler is batch_sampler), None)
+        for loader, seen in self._by_loader.items():
+            own = seen.arguments.get("batch_sampler") is None and seen.arguments["dataset"] is given["dataset"]
+            if own and getattr(loader, "batch_sampler", None) is batch_sampler:  # one that failed has none
+                return seen
+        return None
 
     def _given(self, loader: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Return the arguments by name; None where the call is not the script's, or wrong."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from autotune.config import Config
 from autotune.options.accumulation import samples_per_update
-from autotune.records import Outcome, TrialRecord, undisturbed
+from autotune.records import Outcome, TrialRecord
+from autotune.repeats import undisturbed
 from autotune.search.observation import Observation
 from autotune.search.setup import Wishes
 

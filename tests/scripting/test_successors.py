@@ -28,6 +28,12 @@ PAIRS = {
     "made by one function": ("pass", "loader()", "loader()"),
     "over one dataset": ("kept = data()", "DataLoader(kept, batch_size=4)", "DataLoader(kept, batch_size=4)"),
     "made once": ("a, b = loader(), loader()", "a", "b"),
+    "in one order": ("a = loader(); b = DataLoader(data(), batch_sampler=a.batch_sampler)", "a", "b"),
+    "given one order": (
+        "order = torch.utils.data.BatchSampler(range(32), 4, False); kept = data()",
+        "DataLoader(kept, batch_sampler=order)",
+        "DataLoader(kept, batch_sampler=order)",
+    ),
 }
 SPLITS = """
 class Part(TensorDataset):
@@ -122,12 +128,20 @@ for epoch in range(1000000):
 """,
 }
 
+PREPARED_LOOPS["after one that failed"] = """
+failed = DataLoader.__new__(DataLoader)
+try:
+    failed.__init__(data(), batch_size=-1)
+except ValueError:
+    pass
+""" + PREPARED_LOOPS["once"]
+
 
 @pytest.mark.parametrize("name", PREPARED_LOOPS)
 def test_the_batch_size_is_that_of_the_loader_whose_batch_sampler_another_takes_over(real, train, name):  # noqa: F811
     script = train(PREPARED + PREPARED_LOOPS[name])
     facts = real.probe(script, unmodified=True)
-    assert facts.script.loader == 0
+    assert facts.script.loader == (name == "after one that failed")
     assert (facts.fixed_batch, facts.baseline["batch_size"], facts.dataset_length) == (None, 4, 32)
     record = real.run(script, config={"batch_size": 8}, unmodified=True, found=facts.script, dataset_length=32)
     assert record.outcome is Outcome.OK, record.failure
