@@ -36,12 +36,12 @@ def test_a_search_over_a_measured_table_finds_its_best(load, tmp_path, monkeypat
     command = ["replay.py", "--examples", "digits_cnn", "--seeds", "1", "--samplers", "structured", "random"]
     monkeypatch.setattr(sys, "argv", [*command, "--out", str(tmp_path)])
     replay.main()
-    lines = csv.DictReader((tmp_path / "regret.csv").read_text().splitlines())
+    lines = csv.DictReader((tmp_path / "digits_cnn.regret.csv").read_text().splitlines())
     first = [line for line in lines if int(line["trial"]) <= 20 and not line["limit"]]
     at_20 = {line["sampler"]: float(line["regret"]) for line in first}  # a search that stopped keeps its answer
     assert at_20["structured"] <= load("oracle", "table").Table(FOLDER / "oracle", "digits_cnn").tolerance(replay.NEAR)
     assert at_20["random"] > at_20["structured"]
-    text = (tmp_path / "oracle.md").read_text()
+    text = (tmp_path / "digits_cnn.md").read_text()
     assert "| structured |" in text
     assert "| random |" in text
     assert (tmp_path / "digits_cnn.png").stat().st_size > 10_000

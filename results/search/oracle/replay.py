@@ -1,25 +1,30 @@
 """Replays searches against the measured tables: how soon does each sampler find the best, and what does it lose?
 
-    python results/search/oracle/replay.py                                   # 24 seeds; about 15 minutes a table
+    python results/search/oracle/replay.py                                   # 24 seeds; 25 minutes of one core a table
     python results/search/oracle/replay.py --examples digits_cnn --seeds 2 --samplers structured --out /tmp/replay
 
 Works on tables that are not complete, and says how many configs they hold. The search is the tool's own loop; only
 trials are answered from the table: by a run of that config, moved to the mean of its runs plus noise of the table's
 own size. Every sampler is kept to the table: the structured one chooses among its configs, a proposal of the others
-is moved to the nearest config that was not measured yet (so they never waste a trial on a duplicate). Writes
-regret.csv (every search), oracle.md and EXAMPLE.png.
+is moved to the nearest config that was not measured yet (so they never waste a trial on a duplicate). Writes, for each
+example, EXAMPLE.md, EXAMPLE.png and EXAMPLE.regret.csv (every search).
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import math
+import os
 import statistics
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import optuna
+import torch
 from play import Played, play
 from plot import plot
 from table import Table
@@ -76,7 +81,7 @@ def memory_row(name: str, searches: list[Played], unlimited: list[Played]) -> st
     )
 
 
-def section(table: Table, free: Searches, limited: Searches, limit_bytes: int) -> str:
+def page(table: Table, free: Searches, limited: Searches, limit_bytes: int) -> str:
     tolerance = table.tolerance(NEAR)
     chosen = table.chosen
     machine = from_plain(Machine, chosen.machine)
@@ -85,7 +90,9 @@ def section(table: Table, free: Searches, limited: Searches, limit_bytes: int) -
     replicated = sum(len(runs) > 1 for runs in table.runs.values())
     rows = [regret_row(name, searches, tolerance) for name, searches in free.items()]
     memory = [memory_row(name, searches, free[name]) for name, searches in limited.items()]
-    return f"""## {chosen.example}
+    return f"""# Searches over the measured table of {chosen.example}
+
+Made by `replay.py`, which says how; every search is in {chosen.example}.regret.csv.
 
 {len(table.runs)} of {len(set(map(str, chosen.configs)))} configs measured, {replicated} of them more than once; \
 {table.trials} trials, {table.seconds / 3600:.1f} h. Noise from run to run {table.noise:.1%}; \
@@ -111,17 +118,24 @@ peak of the table or, where that is higher, the baseline's:
 """
 
 
-def searches_of(table: Table, names: list[str], seeds: int, limit_bytes: int | None) -> Searches:
-    found: Searches = {}
-    for name in names:
-        # with a limit only its observance counts, and that shows in the first trials
-        trials = TRIALS[name] if limit_bytes is None else max(LOOKS)
-        found[name] = [
-            play(table, name, seed, trials, limit_bytes, peaks=name == "structured") for seed in range(seeds)
-        ]
-        print(
-            f"{table.chosen.example} {name}: regret at 20 {np.median([at(p, 20) for p in found[name]]):.1%}", flush=True
+def searches_of(table: Table, names: list[str], seeds: int, limit_bytes: int | None, pool: Executor) -> Searches:
+    # with a limit only its observance counts, and that shows in the first trials
+    trials = {name: TRIALS[name] if limit_bytes is None else max(LOOKS) for name in names}
+    under_way = {
+        name: pool.map(
+            functools.partial(
+                play, table, name, trials=trials[name], limit_bytes=limit_bytes, peaks=name == "structured"
+            ),
+            range(seeds),
         )
+        for name in names
+    }
+    return {name: list(_told(f"{table.chosen.example} {name}", plays)) for name, plays in under_way.items()}
+
+
+def _told(what: str, plays: Iterator[Played]) -> list[Played]:
+    found = list(plays)
+    print(f"{what}: regret at 20 {np.median([at(played, 20) for played in found]):.1%}", flush=True)
     return found
 
 
@@ -131,9 +145,9 @@ def memory_limit(table: Table) -> int:
     return max(int(median), table.peak(table.space.baseline))
 
 
-def lines_of(example: str, limit: str, searches: Searches) -> list[dict[str, object]]:
+def lines_of(limit: str, searches: Searches) -> list[dict[str, object]]:
     return [
-        {"example": example, "limit": limit, "sampler": name, "seed": seed, "trial": number}
+        {"limit": limit, "sampler": name, "seed": seed, "trial": number}
         | {"seconds": f"{seconds:.1f}", "regret": f"{regret:.5f}", "over": int(number in played.over)}
         for name, plays in searches.items()
         for seed, played in enumerate(plays)
@@ -151,25 +165,29 @@ def main() -> None:
     parser.add_argument("--examples", nargs="+", help="all that have a table")
     parser.add_argument("--samplers", nargs="+", choices=list(TRIALS), default=list(TRIALS))
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="searches at a time")
     parser.add_argument("--out", type=Path, default=FOLDER)
     args = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     args.out.mkdir(parents=True, exist_ok=True)
-    sections, lines = [], []
-    for example in args.examples or sorted(path.stem for path in args.tables.glob("*.jsonl")):
-        table = Table(args.tables, example)
-        limit = memory_limit(table)
-        free = searches_of(table, args.samplers, args.seeds, None)
-        limited = searches_of(table, args.samplers, args.seeds, limit)
-        lines += lines_of(example, "", free) + lines_of(example, "median peak", limited)
-        sections.append(section(table, free, limited, limit))
-        plot(example, free, args.out / f"{example}.png")
-    with (args.out / "regret.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
-    head = "# Searches over measured tables\n\nMade by `replay.py`, which says how; every search is in regret.csv.\n\n"
-    (args.out / "oracle.md").write_text(head + "\n".join(sections))
+    with ProcessPoolExecutor(args.jobs, initializer=_alone) as pool:
+        for example in args.examples or sorted(path.stem for path in args.tables.glob("*.jsonl")):
+            table = Table(args.tables, example)
+            limit = memory_limit(table)
+            free = searches_of(table, args.samplers, args.seeds, None, pool)
+            limited = searches_of(table, args.samplers, args.seeds, limit, pool)
+            lines = lines_of("", free) + lines_of("median peak", limited)
+            with (args.out / f"{example}.regret.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(lines[0]))
+                writer.writeheader()
+                writer.writerows(lines)
+            plot(example, free, args.out / f"{example}.png")
+            (args.out / f"{example}.md").write_text(page(table, free, limited, limit))
+
+
+def _alone() -> None:
+    """Prepare a process that plays beside others: its share of the cores is one."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    torch.set_num_threads(1)
 
 
 if __name__ == "__main__":
