@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from torch.optim import Optimizer
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader
 
 from autotune.errors import WorkloadError
-from autotune.samples import SampleCounter
+from autotune.samples import SampleCounter, epoch_batches
 
 
 class Accumulation:
@@ -75,8 +75,8 @@ class Accumulation:
 
 def with_ends(host: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
     """Yield the batches of an epoch, each with whether it is the last: known by length, or by looking one ahead."""
-    if isinstance(host, DataLoader) and not isinstance(host.dataset, IterableDataset):
-        end = len(host)
+    end = epoch_batches(host) if isinstance(host, DataLoader) else None
+    if end is not None:
         for number, batch in enumerate(host, 1):
             yield batch, number == end
         return
@@ -92,11 +92,11 @@ def counter_for(host: Iterable[Any], batch_size: int) -> SampleCounter:
     """Return what counts the samples in the batches of a loader."""
     if not isinstance(host, DataLoader):
         return SampleCounter(batch_size)
-    known = not isinstance(host.dataset, IterableDataset) and type(host.batch_sampler) is BatchSampler
+    steps = epoch_batches(host) if type(host.batch_sampler) is BatchSampler else None
     return SampleCounter(
         host.batch_size or batch_size,
-        dataset_length=len(host.sampler) if known else None,  # type: ignore[arg-type]
-        steps_per_epoch=len(host) if known else None,
+        dataset_length=None if steps is None else len(host.sampler),  # type: ignore[arg-type]
+        steps_per_epoch=steps,
         drop_last=host.drop_last,
     )
 

@@ -37,8 +37,7 @@ def _map(item: Any, function: Callable[[Tensor], Any], other: Callable[[Any], An
     if isinstance(item, Mapping):
         return _rebuild_mapping(item, {key: again(value) for key, value in item.items()})
     if isinstance(item, tuple):
-        children = [again(child) for child in item]
-        return type(item)(*children) if hasattr(item, "_fields") else type(item)(children)
+        return rebuild_tuple(item, [again(child) for child in item])
     if isinstance(item, list):
         return _rebuild_list(item, [again(child) for child in item])
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
@@ -46,6 +45,11 @@ def _map(item: Any, function: Callable[[Tensor], Any], other: Callable[[Any], An
             item, {spec.name: again(getattr(item, spec.name)) for spec in dataclasses.fields(item)}
         )
     return item
+
+
+def rebuild_tuple(item: tuple[Any, ...], children: list[Any]) -> Any:
+    """Return a tuple of the same type with other contents."""
+    return type(item)(*children) if hasattr(item, "_fields") else type(item)(children)
 
 
 def _rebuild_list(item: list[Any], children: list[Any]) -> list[Any]:

@@ -134,7 +134,8 @@ def available_bytes(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None)
         names = ("memory.max", "memory.current") if unified else ("memory.limit_in_bytes", "memory.usage_in_bytes")
         limit, used = (_read(folder / name) for name in names)
         if limit.isdigit() and used.isdigit():
-            available = min(available, max(0, int(limit) - int(used)))
+            needed = max(0, int(used) - _file_bytes(folder, unified=unified))
+            available = min(available, max(0, int(limit) - needed))
     return available
 
 
@@ -168,6 +169,14 @@ def cgroup_folders(root: Path, own_cgroups: str | None, controller: str) -> Iter
             yield controllers == "", ancestor
             if ancestor == base:
                 break
+
+
+def _file_bytes(folder: Path, *, unified: bool) -> int:
+    """Return the pages of files in a memory cgroup and those below it: in use, and given up before anything fails."""
+    prefix = "" if unified else "total_"
+    wanted = (f"{prefix}inactive_file", f"{prefix}active_file")
+    rows = (line.split() for line in _read(folder / "memory.stat").splitlines())
+    return sum(int(row[1]) for row in rows if len(row) == 2 and row[0] in wanted and row[1].isdigit())
 
 
 def _quota_v2(folder: Path) -> float | None:

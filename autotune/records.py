@@ -250,7 +250,7 @@ class TrialSpec:
     fixed_blocks: int | None = None
     """verification: measure a window of at least this many blocks, by a plan made beforehand"""
     gradient_names: tuple[str, ...] | None = None
-    """parameters that have gradients under the baseline; None: this is the baseline"""
+    """parameters that had a gradient in each of the baseline's updates; None: this is the baseline"""
     dataset_length: int | None = None
     fixed_batch: bool = False
     """the batch size has no effect on the batches"""
@@ -347,5 +347,7 @@ class RunInfo:
     """asked for when the search began, which decides what it tunes"""
     timeout_s: float | None = None
     started_at: float
+    study: str = "autotune"
+    """name of its study in the storage"""
     command: tuple[str, ...] = ()
     """the command line"""

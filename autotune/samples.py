@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torch.utils.data import IterableDataset
+
 from autotune.batches import tensors
 
 
@@ -55,3 +57,13 @@ class SampleCounter:
             return self.batch_size
         followed = {sizes[index] for index in self._leaves if index < len(sizes)}
         return followed.pop() if len(followed) == 1 and max(followed) < self.batch_size else self.batch_size
+
+
+def epoch_batches(loader: Any) -> int | None:
+    """Return the batches of an epoch as the loader says; None: it does not, as where its sampler has no length."""
+    if isinstance(getattr(loader, "dataset", None), IterableDataset):
+        return None  # a guess, which depends on what its workers do
+    try:
+        return len(loader)
+    except Exception:
+        return None  # the user's sampler does not tell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -9,8 +10,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from autotune.accumulating import counter_for, with_ends
 from autotune.config import Config
 from autotune.errors import WorkloadError
+from autotune.samples import epoch_batches
+from autotune.trials.probe_data import epoch_length
 from autotune.tuned import Tuned
 
 
@@ -174,3 +178,19 @@ def test_a_config_without_accumulation_does_not_look_ahead():
     batches = iter(tuned.batches(own()))
     next(batches)
     assert taken == [0]
+
+
+class Endless:
+    """A sampler without an end, and so without a length."""
+
+    def __iter__(self):
+        while True:
+            yield from range(4)
+
+
+def test_a_sampler_without_length_leaves_the_length_unknown():
+    loader = DataLoader(data(4), batch_size=2, sampler=Endless())
+    assert epoch_batches(loader) is None
+    assert epoch_length(loader) is None
+    assert counter_for(loader, 2)([torch.zeros(2)], 0) == 2
+    assert [last for _, last in itertools.islice(with_ends(loader), 3)] == [False] * 3

@@ -71,6 +71,24 @@ def test_the_affinity_counts_as_well_as_the_quota(tmp_path, monkeypatch):
         ("0::/a/b\n", {"a/memory.max": "900", "a/memory.current": "100", "a/b/memory.max": "max"}, 800),
         (V1, {"memory/job/memory.limit_in_bytes": "1000\n", "memory/job/memory.usage_in_bytes": "400\n"}, 600),
         (V1, {"memory/memory.limit_in_bytes": "9223372036854771712", "memory/memory.usage_in_bytes": "5"}, None),
+        # the page cache is in use until somebody needs it
+        (
+            V2,
+            {
+                **{"job/memory.max": "1000", "job/memory.current": "950"},
+                "job/memory.stat": "anon 150\nfile 800\nshmem 100\ninactive_file 500\nactive_file 200\n",
+            },
+            750,
+        ),
+        (
+            V1,
+            {
+                **{"memory/job/memory.limit_in_bytes": "1000", "memory/job/memory.usage_in_bytes": "950"},
+                "memory/job/memory.stat": "active_file 2\ntotal_inactive_file 500\ntotal_active_file 200\n",
+            },
+            750,
+        ),
+        (V2, {"memory.max": "1000", "memory.current": "400", "memory.stat": "active_file 500"}, 1000),
     ],
 )
 def test_the_memory_of_the_cgroup_counts_too(tmp_path, monkeypatch, own, files, room):

@@ -6,14 +6,13 @@ import math
 import time
 from collections.abc import Mapping
 
-from torch.utils.data import Subset
-
-from autotune.batches import clone
+from autotune.batches import clone, nbytes
 from autotune.measure.session import Session
 from autotune.measure.stream import Fetched
 from autotune.records import Peaks
 
 CACHED_BATCHES = 4
+CACHED_BYTES = 128 << 20  # of batches larger than that together, fewer: a trial that fits must go on fitting
 CACHED_BLOCKS = 8
 CACHED_S = 1.0
 MAX_IDLE_S = 5.0
@@ -27,18 +26,27 @@ def cached_compute(session: Session) -> float:
     """Time the same step on batches that are there already, with the loader idle; seconds a step."""
     began = session.clock()
     session.progress("cached compute", {})
-    cached = [session.stream.next() for _ in range(CACHED_BATCHES)]
+    cached = _cached(session)
     if session.workers:
         # the workers fill the queue meanwhile: about as long as they need for it at their own pace
         pace_s = session.loader_s or max((wait for _, wait in session.recent), default=0.0)
         time.sleep(min(MAX_IDLE_S, 0.1 + pace_s * session.queue))
     # so many that each measured stretch holds whole updates
-    passes = math.lcm(CACHED_BATCHES, session.accumulation) // CACHED_BATCHES
+    passes = math.lcm(len(cached), session.accumulation) // len(cached)
+    steps = passes * len(cached)
     times: list[float] = []
-    while len(times) < CACHED_BLOCKS and (sum(times) * passes * CACHED_BATCHES < CACHED_S or len(times) < 2):
-        times.append(sum(_pass(session, cached) for _ in range(passes)) / (passes * CACHED_BATCHES))
+    while not times or (len(times) < CACHED_BLOCKS and sum(times) * steps < CACHED_S):
+        times.append(sum(_pass(session, cached) for _ in range(passes)) / steps)
     session.seconds["cached_s"] = session.clock() - began
     return sorted(times)[len(times) // 2]
+
+
+def _cached(session: Session) -> list[Fetched]:
+    """Return batches to keep: few where they are large, yet one that is on its way while another is worked on."""
+    first = session.stream.next()
+    fitting = CACHED_BYTES // max(1, nbytes(first.host))
+    count = max(1 + session.ahead, min(CACHED_BATCHES, fitting))
+    return [first, *(session.stream.next() for _ in range(count - 1))]
 
 
 def _pass(session: Session, cached: list[Fetched]) -> float:
@@ -96,14 +104,14 @@ def small_batch_peak(session: Session, batch_size: int) -> Peaks | None:
     With the peak at the trial's own batch size this gives the memory line of all sizes between and beyond. None where
     the batch size is not ours to choose.
     """
-    if not session.plain_loader or session.fixed_batch:
+    if not session.divisible or session.fixed_batch:
         return None
     session.progress("small batch", {})
     training = session.training
     count = min(len(training.dataset), SMALL_STEPS * batch_size)
     if count < batch_size:
         return None
-    loader = training.make_loader(Subset(training.dataset, range(count)), batch_size=batch_size)
+    loader = training.make_loader(samples=count, batch_size=batch_size)
     for batch in loader.host:
         training.step(loader.place(batch))
         training.end_epoch()  # an update for each, or the optimizer's state would be missing
@@ -140,7 +148,7 @@ def _restart(session: Session, step_s: float) -> tuple[float, bool]:
     first_s = session.stream.first_batch_s
     epoch = session.stream.steps_per_epoch
     negligible = epoch is None or first_s < NEGLIGIBLE_RESTART * epoch * step_s
-    if negligible or not session.plain_loader:
+    if negligible or not session.divisible:
         return first_s, True
     return _measured_restart(session), False
 
@@ -152,9 +160,8 @@ def _measured_restart(session: Session) -> float:
     """
     training = session.training
     batches = min(len(training.dataset) // training.batch_size, session.queue + 2)
-    count = max(1, batches) * training.batch_size
-    part = Subset(training.dataset, range(min(count, len(training.dataset))))
-    stream = session.open_stream(training.make_loader(part), len(part))
+    count = min(max(1, batches) * training.batch_size, len(training.dataset))
+    stream = session.open_stream(training.make_loader(samples=count), count)
     while not stream.boundaries:
         stream.next()
     stream.close()

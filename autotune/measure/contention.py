@@ -28,11 +28,11 @@ class Reading:
     run_delay_s: float
     """that this process's threads waited for a core"""
     own_cpu_s: float
-    """of this process and its children"""
+    """of this process and its children, those that ended among them"""
     busy_cpu_s: float
     """of all processes of the machine"""
     disk_bytes: int
-    """read from storage by this process and its children"""
+    """read from storage by this process and its children; the kernel adds those that ended to their parent"""
     swapped_in: int
     throttled: int
     """times that the CPU quota of one of its cgroups stopped it"""
@@ -92,8 +92,9 @@ def _run_delay_s() -> float:
 
 
 def _cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all that it waited for: ended workers count on in their parent."""
     fields = _text(PROC / str(pid) / "stat").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if len(fields) > 12 else 0.0
+    return sum(map(int, fields[11:15])) / TICKS_PER_S if len(fields) > 14 else 0.0
 
 
 def busy_cpu_s(cpus: Collection[int] | None = None) -> float:

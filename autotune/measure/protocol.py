@@ -27,7 +27,7 @@ class Wanted:
     fixed_blocks: int | None = None
     """a window by plan, for verification: nothing but the window is measured then"""
     gradient_names: tuple[str, ...] | None = None
-    """parameters that have gradients under the baseline"""
+    """parameters that had a gradient in each update under the baseline"""
     small_batch: int | None = None
     """batch size of a few steps before anything else, for the memory line"""
     planned_samples: int | None = None
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, ...]]:
-    """Run the phases; return the measurement and the parameters that have gradients.
+    """Run the phases; return the measurement and the parameters that had a gradient in each update of the warm-up.
 
     Raises:
         NonFinite: the loss is not a number.
@@ -85,8 +85,8 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
     step_s = found.sample_s * per_step
     # as a share: a mean beside a robust step time could be longer than the step
     wait_s = step_s * _total(blocks, "wait_s") / _total(blocks, "wall_s")
-    compute_s = None if wanted.fixed_blocks else cached_compute(session)
     steady, lifetime = memory_peaks(session, host_peak, own_before, filling.nbytes)
+    compute_s = None if wanted.fixed_blocks else cached_compute(session)  # what it keeps is none of the training's
     session.stream.close()
     whole_epochs = "short_epoch" in session.flags
     overhead_s, estimated = (0.0, False) if whole_epochs else epoch_overhead(session, step_s, wait_s)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 from autotune.batches import shapes, tensors
 from autotune.compiling import Compiles, so_far
@@ -18,9 +26,11 @@ from autotune.measure.memory import HostMemory
 from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
 from autotune.records import Compilation, Limits
-from autotune.samples import SampleCounter
+from autotune.samples import SampleCounter, epoch_batches
 from autotune.tuned import TunedLoader
 
+OF_TORCH = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
+"""samplers that yield indices"""
 RECENT_STEPS = 5
 KEPT_LOSSES = 8
 
@@ -86,6 +96,17 @@ class Session:
         )
 
     @property
+    def divisible(self) -> bool:
+        """Whether a loader over the first samples can be made: they are counted, and asked for by index."""
+        return self.plain_loader and isinstance(self.training.dataset, Sized) and not self.own_sampler
+
+    @property
+    def own_sampler(self) -> bool:
+        """Whether a sampler of the user's says what is asked for, which need be no indices as torch's own yield."""
+        sampler = getattr(self.training.loader.host, "sampler", None)
+        return sampler is not None and not isinstance(sampler, OF_TORCH)
+
+    @property
     def drops_last(self) -> bool:
         """Whether an epoch leaves out a last batch that is not full."""
         return self.training.workload.drop_last or drops_last(self.training.loader.host)
@@ -94,11 +115,10 @@ class Session:
         """Return a stream over a loader of `length` samples."""
         workload = self.training.workload
         host: Any = loader.host
-        sized = isinstance(host, DataLoader) and not isinstance(host.dataset, IterableDataset)
         counter = SampleCounter(
             self.training.batch_size,
             dataset_length=length,
-            steps_per_epoch=len(host) if sized else None,
+            steps_per_epoch=epoch_batches(host) if isinstance(host, DataLoader) else None,
             drop_last=workload.drop_last or drops_last(host),
             fixed=self.fixed_batch or workload.pre_batched,
             count=workload.count_samples,

@@ -92,13 +92,13 @@ class Training:
         if not self.workload.own_step:
             self.tuned.finish(self.optimizers, clip_norm=self.workload.clip_norm)
 
-    def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
-        """Return the training loader, over a part of the data or with another batch size where given."""
+    def make_loader(self, *, samples: int | None = None, batch_size: int | None = None) -> TunedLoader:
+        """Return the training loader, over the first `samples` or with another batch size where given."""
         workload = self.workload
         size = batch_size or self.batch_size
         if workload.loader is not None:
             return self.tuned.batches(_again(partial(workload.loader, size, **self._loader_options())))
-        data = self.dataset if dataset is None else dataset
+        data = self.dataset
         if workload.pre_batched:
             if not isinstance(data, Dataset):
                 return self.tuned.batches(_again(partial(self._build_dataset, size), data))
@@ -107,7 +107,9 @@ class Training:
         if workload.collate_fn is not None:
             arguments["collate_fn"] = workload.collate_fn
         if not isinstance(data, IterableDataset):
-            if workload.sampler is not None and dataset is None:
+            if samples is not None:
+                arguments["sampler"] = range(samples)
+            elif workload.sampler is not None:
                 arguments["sampler"] = workload.sampler(data)
             else:
                 arguments["shuffle"] = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import Subset
 
 from autotune.errors import Unsupported
 from autotune.measure.session import Session
@@ -22,7 +21,7 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
     """Step until caches are filled, optimizer state is allocated and updates are effective.
 
     Returns:
-        The effective updates made, and the names of the parameters that have gradients.
+        The effective updates made, and the names of the parameters that had a gradient in each.
 
     Raises:
         NonFinite: the loss is not a number.
@@ -31,7 +30,7 @@ def warm_up(session: Session, expected_gradients: tuple[str, ...] | None) -> tup
     clock = session.clock
     session.progress("first step", {})
     watch = ChangeWatch(session.training.trainable())
-    counter = UpdateCounter(session.training)
+    counter = UpdateCounter(session.training, watch)
     fetched = session.stream.next()
     session.look_at(fetched.host)
     began = clock()
@@ -89,12 +88,12 @@ def _step_on_partial_batch(session: Session) -> None:
     length = session.dataset_length
     rest = length % training.batch_size if length else 0
     fewest = 2 if any(isinstance(module, _BatchNorm) for module in training.model.modules()) else 1
-    if rest < fewest or session.drops_last or not session.plain_loader or session.fixed_batch:
+    if rest < fewest or session.drops_last or not session.divisible or session.fixed_batch:
         return
     if session.stream.first_batch_s * rest / training.batch_size > MAX_PARTIAL_BATCH_S:
         return
     compiled = session.compiles()
-    loader = training.make_loader(Subset(training.dataset, range(rest)), batch_size=rest)
+    loader = training.make_loader(samples=rest, batch_size=rest)
     for batch in loader.host:
         training.step(loader.place(batch), rest)
     session.device.synchronize()
@@ -122,7 +121,7 @@ def _check(session: Session, counter: UpdateCounter, watch: ChangeWatch, expecte
             "steps ran, but no parameter changed",
             hint="Does the optimizer hold the parameters that the loss depends on?",
         )
-    missing = set(expected or ()) - set(counter.gradient_names)
+    missing = set(expected or ()) - counter.with_gradient
     if missing:
         names = ", ".join(sorted(missing)[:5])
         raise TrainsNothing(f"{len(missing)} parameters lose their gradient under this config: {names}")

@@ -21,6 +21,7 @@ FEW_IN_EPOCH = 12  # with fewer than this it is, where the budget allows: its ra
 TOO_SHORT = 0.5  # of the shortest block: then the plan is made again
 MAX_BLOCKS = 128  # more of them say nothing more: neighbours are merged, and blocks become twice as long
 FEW_BLOCKS_WAIT = 0.05  # waiting less than this share of a step cannot come in bursts
+MAX_REPLANS = 3  # for another length of an epoch; after that it is taken to vary
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,19 @@ class BlockPlan:
 
     steps: int
     """in a block: a multiple of the workers, since batches come in bursts of so many, and of an update's batches"""
-    whole_epochs: bool
-    """blocks are whole epochs, restarts included, since an epoch is too short to cut"""
+    epochs: int
+    """whole ones in a block, restarts included, however long each is: too short to cut. 0: blocks are of steps"""
     budget_s: float
+
+    @property
+    def whole_epochs(self) -> bool:
+        return self.epochs > 0
 
 
 def plan_blocks(session: Session) -> BlockPlan:
     """Return the shortest blocks that the clock can time and that hold whole bursts of batches."""
-    recent = session.recent
-    step_s = max(sum(took for took, _ in recent) / max(1, len(recent)), 1e-6)
-    wait_s = sum(wait for _, wait in recent) / max(1, len(recent))
+    step_s = _step_s(session)
+    wait_s = sum(wait for _, wait in session.recent) / max(1, len(session.recent))
     burst = math.lcm(max(session.workers, 1), session.accumulation)
     budget_s = session.limits.budget_s
     steps = burst * math.ceil(session.device.min_block_s / (burst * step_s))
@@ -51,7 +55,12 @@ def plan_blocks(session: Session) -> BlockPlan:
                 steps = session.accumulation
             else:
                 session.flag("few_blocks")
-    return _within_epoch(session, BlockPlan(steps, False, budget_s), step_s)
+    return _within_epoch(session, BlockPlan(steps, 0, budget_s), step_s)
+
+
+def _step_s(session: Session) -> float:
+    """Return the seconds of a step late in the warm-up."""
+    return max(sum(took for took, _ in session.recent) / max(1, len(session.recent)), 1e-6)
 
 
 def _within_epoch(session: Session, plan: BlockPlan, step_s: float) -> BlockPlan:
@@ -63,7 +72,7 @@ def _within_epoch(session: Session, plan: BlockPlan, step_s: float) -> BlockPlan
         return plan
     session.flag("short_epoch")
     epochs = max(1, math.ceil(session.device.min_block_s / (epoch * step_s)))
-    return BlockPlan(epochs * epoch, True, plan.budget_s)
+    return BlockPlan(epochs * epoch, epochs, plan.budget_s)
 
 
 def drain_and_settle(session: Session, plan: BlockPlan) -> None:
@@ -74,11 +83,13 @@ def drain_and_settle(session: Session, plan: BlockPlan) -> None:
     session.progress("drain", {})
     # one batch of each worker more than were on their way, so that the last ones were begun with nothing ready
     pulls = session.queue + 2 * session.workers + session.ahead
-    epoch = session.stream.steps_per_epoch
-    if epoch is not None and epoch < pulls + 2 * plan.steps:
+    needed = pulls + max(session.queue, 2 * plan.steps)
+    epoch, left = session.stream.steps_per_epoch, session.stream.left_in_epoch()
+    if epoch is not None and epoch < needed:
         session.flag("prefetch_bias")
     else:
-        session.stay_in_epoch(pulls + session.queue)
+        if left is not None and left * _step_s(session) < MAX_SETTLE_S:  # a restart on the way empties the queue, too
+            session.stay_in_epoch(needed)
         session.loader_s = _pull(session, pulls)
         _settle(session, session.queue)
     session.seconds["drain_s"] = session.clock() - began
@@ -88,11 +99,15 @@ def _pull(session: Session, pulls: int) -> float:
     """Take batches without compute; the last of them come at the pace of the loader. Returns seconds a batch."""
     began = session.clock()
     waits: deque[float] = deque(maxlen=session.workers)
-    for taken in range(1, pulls + 1):
-        waits.append(session.stream.next().wait_s)
-        if session.clock() - began > MAX_SETTLE_S and taken >= session.workers:
+    for _ in range(pulls):
+        fetched = session.stream.next()
+        if fetched.boundary_s is None:
+            waits.append(fetched.wait_s)
+        else:  # which is not the loader's pace
+            session.training.end_epoch()
+        if session.clock() - began > MAX_SETTLE_S and len(waits) == session.workers:
             break
-    return sum(waits) / len(waits)
+    return sum(waits) / max(1, len(waits))
 
 
 def _settle(session: Session, steps: int) -> None:
@@ -112,32 +127,31 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
     """
     pids = family()
     compiled = session.compiles()
+    plan = _aligned(session, plan)
     drain_and_settle(session, plan)  # nothing slow from here to the first block: the queue would fill again
-    if plan.whole_epochs:
-        _finish_epoch(session)
     began, left_out = session.clock(), session.left_out()
     before = Reading.take(pids)
     retries = session.device.retries()
     blocks: list[Block] = []
-    decision = None
+    decision, replans = None, 0
     while decision is None:
         if not plan.whole_epochs:
             session.stay_in_epoch(plan.steps)
         block = _time_block(session, plan)
-        if block is None:
+        if block is None or (replans < MAX_REPLANS and _misjudged(session, plan)):
             earlier, plan = plan, _replan(session, plan)
             if plan.whole_epochs or earlier.whole_epochs:
                 blocks = []  # restarts are in the blocks from now on, or no longer
+                replans += 1
             continue
         if not blocks and not plan.whole_epochs and block.wall_s < TOO_SHORT * session.device.min_block_s:
-            plan = _within_epoch(session, _longer(session, plan, block), block.wall_s / block.steps)
-            if plan.whole_epochs:
-                _finish_epoch(session)
+            longer = _longer(session, plan, block)
+            plan = _aligned(session, _within_epoch(session, longer, block.wall_s / block.steps))
             continue
         blocks.append(block)
         if len(blocks) > MAX_BLOCKS:
             blocks = [_merged(first, second) for first, second in zip(blocks[::2], blocks[1::2], strict=False)]
-            plan = replace(plan, steps=2 * plan.steps)
+            plan = replace(plan, steps=2 * plan.steps, epochs=2 * plan.epochs)
         session.progress("window", {"block": len(blocks), "sample_s": block.wall_s / block.samples})
         decision = rule.decide(blocks, session.left_out() - left_out)
     threads = session.workers + torch.get_num_threads()
@@ -164,22 +178,28 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
 def _time_block(session: Session, plan: BlockPlan) -> Block | None:
     """Time one block: the device is waited for at its edges, and nowhere inside.
 
-    Returns None where an epoch of unknown length ended in it, or where whole epochs turn out to be longer or shorter.
+    One of whole epochs ends as it began: after the first step of an epoch, so that each restart in it has its epoch.
+    Returns None where an epoch ended in one of steps.
     """
-    samples, wait_s = 0, 0.0
+    steps, samples, restarts, wait_s = 0, 0, 0, 0.0
     session.device.synchronize()
     began = session.clock()
-    for _ in range(plan.steps):
+    while (restarts < plan.epochs) if plan.whole_epochs else (steps < plan.steps):
         fetched = session.stream.next()
         session.step(fetched)
-        if fetched.boundary_s is not None and not plan.whole_epochs:
+        restarts += fetched.boundary_s is not None
+        if restarts and not plan.whole_epochs:
             return None
+        steps += 1
         samples += fetched.samples
         wait_s += fetched.wait_s
     session.device.synchronize()
-    if plan.whole_epochs and plan.steps % (session.stream.steps_per_epoch or 1):
-        return None
-    return Block(steps=plan.steps, samples=samples, wall_s=session.clock() - began, wait_s=wait_s)
+    return Block(steps=steps, samples=samples, wall_s=session.clock() - began, wait_s=wait_s)
+
+
+def _misjudged(session: Session, plan: BlockPlan) -> bool:
+    """Whether whole epochs are longer or shorter than was planned: they may be long enough to cut, or too short."""
+    return plan.epochs * (session.stream.steps_per_epoch or 0) != plan.steps and plan.whole_epochs
 
 
 def _longer(session: Session, plan: BlockPlan, block: Block) -> BlockPlan:
@@ -198,18 +218,29 @@ def _merged(first: Block, second: Block) -> Block:
 
 
 def _replan(session: Session, plan: BlockPlan) -> BlockPlan:
-    """Look again, now that the epoch's length is known."""
-    step_s = max(sum(took for took, _ in session.recent) / max(1, len(session.recent)), 1e-6)
-    if plan.whole_epochs:  # of a length that was not the true one
-        session.flags.remove("short_epoch")
-        plan = plan_blocks(session)
-    else:
-        plan = _within_epoch(session, plan, step_s)
-    if plan.whole_epochs:
-        _finish_epoch(session)
-    return plan
+    """Look again, now that the epoch's length is known; what came before was the first step of an epoch."""
+    if not plan.whole_epochs:
+        return _within_epoch(session, plan, _step_s(session))
+    session.flags.remove("short_epoch")
+    return plan_blocks(session)
 
 
-def _finish_epoch(session: Session) -> None:
-    for _ in range(session.stream.left_in_epoch() or 0):
-        session.step(session.stream.next())
+def _aligned(session: Session, plan: BlockPlan) -> BlockPlan:
+    """Let blocks of whole epochs begin where they do; return the plan, another where no epoch ends by then."""
+    if not plan.whole_epochs or _reach_restart(session):
+        return plan
+    session.stream.steps_per_epoch = None  # the loader is wrong about it
+    session.flags.remove("short_epoch")
+    return plan_blocks(session)
+
+
+def _reach_restart(session: Session) -> bool:
+    """Train up to the first step of an epoch, untimed; where none was seen to end, no further than the loader says."""
+    left, steps = session.stream.left_in_epoch() or 0, 0
+    while steps <= left or session.stream.boundaries:
+        fetched = session.stream.next()
+        session.step(fetched)
+        steps += 1
+        if fetched.boundary_s is not None:
+            return True
+    return False

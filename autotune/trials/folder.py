@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from autotune.config import Config
 from autotune.documents import read_record, to_json
-from autotune.errors import RunFolderError
+from autotune.errors import ConfigError, RunFolderError
 from autotune.records import TrialRecord
 from autotune.trials.sandbox import remove
 
@@ -121,9 +124,13 @@ class RunFolder:
         """
         for path in sorted(self.trials.glob("[0-9]*.json")):
             try:
-                yield read_record(path)
+                record = read_record(path)
+                Config(**record.config)  # told apart here, once: another version may know other options and values
             except ValueError as error:
                 raise RunFolderError(f"damaged record: {error}") from None
+            except ConfigError as error:
+                raise RunFolderError(f"damaged record: {path}: {error.message}", hint=error.hint) from None
+            yield record
 
     def write_record(self, record: TrialRecord) -> None:
         path = self.probe_record if record.kind == "probe" else self.record(record.number)
@@ -134,13 +141,16 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old text or the new, never half of it.
 
     Raises:
-        RunFolderError: no space, no permission.
+        RunFolderError: no space, no permission, a folder in its place.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
+    temporary = path.parent / f".{path.name}.{os.getpid()}{DRAFT}"
     try:
+        if os.path.isdir(path):  # asked before: "." and "/" have no name to put a draft beside
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         temporary.write_text(text, encoding="utf-8", errors="replace")  # texts of users hold half characters
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a place that no file can be in has none to remove
+            temporary.unlink()
         hint = GONE if isinstance(error, FileNotFoundError) else ""
         raise RunFolderError(f"cannot write {path}: {error.strerror}", hint=hint) from None

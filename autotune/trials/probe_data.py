@@ -49,8 +49,7 @@ def epoch_length(host: Any) -> int | None:
         if type(host.batch_sampler) is not BatchSampler:
             return None
         sampler = host.batch_sampler.sampler
-    known = sampler if isinstance(sampler, Sized) else host.dataset
-    return len(known) if isinstance(known, Sized) else None
+    return len(sampler) if isinstance(sampler, Sized) else None  # one without an end has no length
 
 
 def first_batches(training: Training) -> tuple[list[Any], float]:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import WeightedRandomSampler
 
-from autotune.measure import breakdown
+from autotune.batches import nbytes
+from autotune.measure import breakdown, protocol, warmup
 from autotune.measure.breakdown import cached_compute, epoch_overhead, memory_peaks
 from autotune.measure.memory import HostMemory
 from autotune.measure.protocol import Wanted, measure
@@ -34,6 +36,43 @@ def test_c80_a_step_that_changes_its_batch_in_place_gets_a_fresh_one_each_time(c
     assert cached_compute(session) == pytest.approx(STEP_S)
     assert len(seen) >= 8
     assert max(seen) <= 6.0
+
+
+@pytest.mark.parametrize(("step_s", "steps"), [(2.0, 4), (0.2, 8), (0.01, 32)])
+def test_long_steps_are_timed_no_oftener_than_it_takes(clock, step_s, steps):
+    seen = []
+
+    def step(batch: Any) -> None:
+        clock.sleep(step_s)
+        seen.append(step_s)
+
+    assert cached_compute(open_session(make_workload(step, length=4096), clock=clock)) == pytest.approx(step_s)
+    assert len(seen) == steps
+
+
+@pytest.mark.parametrize(
+    ("batches_fit", "ahead", "kept"), [(0.5, 0, 1), (0.5, 1, 2), (1, 0, 1), (3.9, 0, 3), (9, 0, 4), (9, 1, 4)]
+)
+def test_few_of_large_batches_are_kept(clock, monkeypatch, batches_fit, ahead, kept):
+    session = open_session(make_workload(lambda batch: clock.sleep(STEP_S), length=4096), clock=clock)
+    session.ahead = ahead
+    monkeypatch.setattr(breakdown, "CACHED_BYTES", int(batches_fit * nbytes(session.stream.next().host)))
+    assert cached_compute(session) == pytest.approx(STEP_S)
+    assert session.stream.position == 1 + kept
+
+
+def test_what_the_cached_pass_keeps_is_in_no_peak(clock, monkeypatch):
+    beside = 300 << 20
+
+    def hold(session: Any) -> float:
+        torch.ones(beside, dtype=torch.uint8)
+        return STEP_S
+
+    monkeypatch.setattr(protocol, "cached_compute", hold)
+    session = open_session(make_workload(lambda batch: clock.sleep(STEP_S), length=4096), clock=clock)
+    found, _ = measure(session, Wanted())
+    assert found.compute_s == STEP_S
+    assert found.steady.host < session.host_memory.steady_peak() - 0.9 * beside
 
 
 def test_compute_is_timed_with_the_loader_left_out(clock):
@@ -148,3 +187,36 @@ def test_tokens_a_sample_are_seen_where_batches_hold_token_numbers(clock):
     )
     found, _ = measure(session, Wanted())
     assert found.tokens_per_sample == 12.0
+
+
+# ---- loaders over a part of the data ----
+
+
+class Keyed(Numbers):
+    """Samples that are asked for by name."""
+
+    def __getitem__(self, key: Any) -> tuple[torch.Tensor, int]:
+        return super().__getitem__(int(key.removeprefix("id")))
+
+
+def test_a_sampler_of_the_users_own_is_never_replaced_by_indices(clock):
+    names = [f"id{number}" for number in range(20)]
+    session = open_session(make_workload(dataset=lambda: Keyed(20), sampler=lambda data: names), clock=clock)
+    session.dataset_length = 20
+    session.stream.first_batch_s = 1.0
+    assert breakdown.small_batch_peak(session, 2) is None
+    warmup._step_on_partial_batch(session)
+    assert epoch_overhead(session, step_s=0.001, wait_s=0.0) == (1.0, True)
+
+
+def test_a_sampler_of_torch_yields_indices(clock):
+    weighted = lambda data: WeightedRandomSampler([1.0] * len(data), len(data))  # noqa: E731
+    session = open_session(make_workload(length=20, sampler=weighted), clock=clock)
+    assert breakdown.small_batch_peak(session, 2) is not None
+
+
+def test_a_loader_over_a_part_keeps_the_dataset_itself():
+    training = open_session(make_workload(length=20)).training
+    loader = training.make_loader(samples=3, batch_size=2).host
+    assert loader.dataset is training.dataset
+    assert [len(labels) for _, labels in loader] == [2, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,3 +68,34 @@ def test_every_probe_may_be_missing(monkeypatch, tmp_path):
     reading = Reading.take(family())
     assert replace(reading, at_s=0.0) == QUIET
     assert flags_between(reading, Reading.take(family()), threads=1, cores=CORES) == []
+
+
+def put_process(proc, pid, *, used_s, waited_for_s=0):
+    """Write the CPU times of a process and of the children that it waited for, half of each in the kernel."""
+    halves = [round(seconds * contention.TICKS_PER_S / 2) for seconds in (used_s, used_s, waited_for_s, waited_for_s)]
+    (proc / str(pid)).mkdir(exist_ok=True)
+    (proc / str(pid) / "stat").write_text(f"{pid} (a (worker) S {'0 ' * 10}{' '.join(map(str, halves))} 20 0\n")
+
+
+def put_machine(proc, busy_s):
+    (proc / "stat").write_text(f"cpu {round(busy_s * contention.TICKS_PER_S)} 0 0 0 0 0 0 0 0 0\n")
+    (proc / "self").mkdir(exist_ok=True)
+    (proc / "self/schedstat").write_text(f"0 {round(busy_s * 1e9)} 0\n")
+
+
+def test_workers_that_ended_in_the_window_are_no_foreign_work(monkeypatch, tmp_path):
+    """Of an epoch that ended, and of one that began and ended meanwhile; those of the running one are alive."""
+    monkeypatch.setattr(contention, "PROC", tmp_path)
+    monkeypatch.setattr(contention, "throttle_count", lambda: 0)
+    put_machine(tmp_path, busy_s=100)
+    put_process(tmp_path, 1, used_s=50, waited_for_s=3)
+    put_process(tmp_path, 2, used_s=6)
+    before = Reading.take([1, 2])
+    put_machine(tmp_path, busy_s=116)
+    put_process(tmp_path, 1, used_s=54, waited_for_s=3 + (6 + 2) + 7)
+    shutil.rmtree(tmp_path / "2")
+    put_process(tmp_path, 4, used_s=3)
+    after = Reading.take([1, 4])
+    assert after.own_cpu_s - before.own_cpu_s == pytest.approx(16)
+    spread = replace(after, at_s=before.at_s + 10)
+    assert flags_between(before, spread, threads=1, cores=CORES) == []

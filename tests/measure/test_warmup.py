@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from autotune.errors import WorkloadError
 from autotune.measure.protocol import Wanted, measure
-from autotune.measure.validity import NonFinite, TrainsNothing
+from autotune.measure.validity import NonFinite, TrainsNothing, where_gradient
 from autotune.measure.warmup import warm_up
 from tests.measure.measuring import FakeClock, make_workload, open_session
 
@@ -199,3 +199,123 @@ def test_c17_a_loss_that_becomes_nan_in_the_window_is_no_measurement(clock):
 
     with pytest.raises(NonFinite):
         measure(open_session(make_workload(training_step=step, length=4096), clock=clock), Wanted())
+
+
+# ---- gradients that a step leaves out ----
+
+
+class SomeLayers(nn.Module):
+    """Three heads, of which each step trains those of its turn, as experts, dropped layers and tasks are."""
+
+    def __init__(self, turns: list[list[int]]) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Linear(4, 3, bias=False) for _ in range(3))
+        self.turns = itertools.cycle(turns)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([self.heads[index](x) for index in next(self.turns)]).sum(0)
+
+
+HEADS = ["heads.0.weight", "heads.1.weight", "heads.2.weight"]
+
+
+@pytest.mark.parametrize(
+    ("turns", "always"),
+    [([[0, 1, 2]], HEADS), ([[0, 1], [0, 2]], HEADS[:1]), ([[0, 1, 2], [1], [0]], []), ([[1, 2]], HEADS[1:])],
+)
+def test_the_baseline_tells_which_parameters_have_gradients_in_every_update(turns, always):
+    assert warm_up(quick(model=lambda: SomeLayers(turns)), None)[1] == tuple(always)
+
+
+def test_parameters_that_only_some_updates_use_have_their_gradients():
+    warm_up(quick(model=lambda: SomeLayers([[0], [1], [2]])), tuple(HEADS))
+    with pytest.raises(TrainsNothing, match=r"1 parameters lose .*: heads\.2\.weight"):
+        warm_up(quick(model=lambda: SomeLayers([[0], [1]])), tuple(HEADS))
+
+
+def test_of_several_optimizers_each_answers_for_its_own_parameters():
+    """As a GAN's: the first one steps before the second one's parameters have any gradient."""
+
+    def own(tuned: Any, model: SomeLayers, batch: Any) -> torch.Tensor:
+        for index, optimizer in enumerate(session.training.optimizers):
+            loss = model.heads[index](batch[0]).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss
+
+    session = quick(
+        model=lambda: SomeLayers([[0]]),
+        training_step=own,
+        optimizer=lambda model: [torch.optim.SGD(head.parameters(), lr=0.1) for head in model.heads[:2]],
+    )
+    assert warm_up(session, None)[1] == tuple(HEADS[:2])
+
+
+# ---- changes that few values show ----
+
+
+class Tables(nn.Module):
+    """Nothing but large tables, of which a step trains a few rows."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.users, self.items = (nn.Embedding(5000, 16, sparse=sparse) for _ in range(2))
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        return (self.users(numbers) * self.items(numbers)).sum()
+
+
+@pytest.mark.parametrize(
+    ("sparse", "optimizer"),
+    [
+        (False, lambda params: torch.optim.SGD(params, lr=0.1)),
+        (False, lambda params: torch.optim.Adam(params)),
+        (True, lambda params: torch.optim.SGD(params, lr=0.1)),
+        (True, lambda params: torch.optim.SparseAdam(list(params))),
+    ],
+)
+def test_a_table_of_which_a_step_trains_a_few_rows_does_train(sparse, optimizer):
+    def collate(items: list[Any]) -> torch.Tensor:
+        return torch.randint(1000, 5000, (len(items),))
+
+    session = quick(
+        model=lambda: Tables(sparse),
+        collate_fn=collate,
+        training_step=lambda model, batch: model(batch),
+        optimizer=optimizer,
+    )
+    assert warm_up(session, None)[0] >= 3
+
+
+@pytest.mark.parametrize(
+    ("gradient", "place"),
+    [
+        (None, 0),
+        (torch.zeros(3, 4), 0),
+        (torch.tensor([[0.0] * 4, [0.0, 0.0, 2.0, 0.0], [1.0] * 4]), 6),
+        (torch.tensor([[0.0] * 4, [0.0] * 4, [0.0, -2.0, 0.0, -1.0]]), 9),
+        (
+            torch.sparse_coo_tensor(
+                [[0, 2]], torch.tensor([[0.0] * 4, [0.0, 0.0, -1.0, 0.0]]), (3, 4), check_invariants=True
+            ),
+            8,
+        ),
+        (
+            torch.sparse_coo_tensor(
+                torch.zeros(1, 0, dtype=torch.long), torch.zeros(0, 4), (3, 4), check_invariants=True
+            ),
+            0,
+        ),
+    ],
+)
+def test_a_change_is_looked_for_where_the_gradient_is_largest(gradient, place):
+    item = nn.Parameter(torch.zeros(3, 4))
+    item.grad = gradient
+    assert where_gradient(item) == place
+
+
+def test_a_scalar_has_one_place():
+    item = nn.Parameter(torch.tensor(1.0))
+    item.grad = torch.tensor(-1.0)
+    assert where_gradient(item) == 0

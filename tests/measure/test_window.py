@@ -69,14 +69,14 @@ def test_a_block_holds_whole_bursts_and_is_long_enough_for_the_clock(workers, st
     session.workers = workers
     remember(session, step_s)
     plan = plan_blocks(session)
-    assert plan == BlockPlan(steps, False, 15.0)
+    assert plan == BlockPlan(steps, 0, 15.0)
     assert plan.steps % max(workers, 1) == 0
 
 
 def test_slow_steps_get_a_larger_budget():
     session = open_session(make_workload(length=4096), budget_s=2.0)
     remember(session, 0.5)
-    assert plan_blocks(session) == BlockPlan(1, False, 6.0)
+    assert plan_blocks(session) == BlockPlan(1, 0, 6.0)
 
 
 @pytest.mark.parametrize(("wait_s", "steps", "flags"), [(0.0, 1, []), (5.0, 4, ["few_blocks"])])
@@ -84,14 +84,14 @@ def test_steps_too_slow_for_any_budget(wait_s, steps, flags):
     session = open_session(make_workload(length=4096))
     session.workers = 4
     remember(session, 10.0, wait_s)
-    assert plan_blocks(session) == BlockPlan(steps, False, 120.0)
+    assert plan_blocks(session) == BlockPlan(steps, 0, 120.0)
     assert session.flags == flags
 
 
 def test_an_epoch_of_few_blocks_is_measured_whole():
     session = open_session(make_workload(length=80))
     remember(session, STEP_S)
-    assert plan_blocks(session) == BlockPlan(10, True, 2.0)
+    assert plan_blocks(session) == BlockPlan(10, 1, 2.0)
     assert session.flags == ["short_epoch"]
 
 

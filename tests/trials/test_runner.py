@@ -91,7 +91,7 @@ def test_progress_is_told_phase_by_phase(trial):
     ran = trial("def before_step():\n    time.sleep(0.002)\n")
     phases = list(dict.fromkeys(message["phase"] for message in ran.messages))
     assert phases == [
-        "import", "build", "first step", "warm-up", "window", "cached compute", "memory", "epoch restart"
+        "import", "build", "first step", "warm-up", "window", "memory", "cached compute", "epoch restart"
     ]  # fmt: skip
     assert all({"block", "sample_s"} <= set(message) for message in ran.messages if message["phase"] == "window")
 

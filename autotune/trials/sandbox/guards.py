@@ -22,7 +22,7 @@ from typing import Any
 from autotune.trials.sandbox.redirect import Redirect
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-READERS = ("stat", "access", "chdir", "statvfs", "getxattr", "listxattr")
+READERS = ("stat", "access", "statvfs", "getxattr", "listxattr")
 OF_LINKS = ("lstat", "readlink")
 CHANGERS = ("chmod", "lchown", "chown", "utime", "truncate", "setxattr")
 WATCHED = {"os.remove": 0, "os.rmdir": 0, "os.mkdir": 0, "os.truncate": 0, "sqlite3.connect": 0,
@@ -42,6 +42,7 @@ def enter(copies: Path, kept: Iterable[Path], temporary: Path) -> None:
     sys.dont_write_bytecode = True
     for name in READERS:
         _wrap(os, name, redirect.reading)
+    _wrap(os, "chdir", redirect.entering)
     for name in OF_LINKS:
         _wrap(os, name, redirect.itself)
     for name in CHANGERS:

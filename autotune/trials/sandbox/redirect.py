@@ -17,7 +17,7 @@ Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class Redirect:
-    """Copies on write: a path leads to its copy once there is one. Paths are whole ones, but for `whole`'s argument."""
+    """Copies on write: a path leads to its copy once there is one. Paths are whole ones; names may be relative."""
 
     def __init__(self, copies: Path, kept: Iterable[Path]) -> None:
         """`copies` takes the trial's own files, each under its whole path; what lies below `kept` stays as it is."""
@@ -40,18 +40,24 @@ class Redirect:
 
     def reading(self, name: Name) -> str:
         """Return what a reader gets at a path."""
-        path = whole(name)
+        path = self.whole(name)
         seen = self.seen(path)
         if seen == path and _is_link(path):
             return self.seen(os.path.realpath(path))
         return seen
 
+    def entering(self, name: Name) -> str:
+        """Return the folder that a process enters at a path: the original, since that of the copies has these alone."""
+        seen = self.reading(name)
+        path = self._original(seen)
+        return path if _is_folder(path) and not self._is_gone(path) else self.reading(path)
+
     def itself(self, name: Name) -> str:
         """Return what is at a path, a link as such."""
-        return self.seen(whole(name))
+        return self.seen(self.whole(name))
 
     def exists(self, name: Name) -> bool:
-        return _there(self.seen(whole(name)))
+        return _there(self.seen(self.whole(name)))
 
     def writing(self, name: Name, *, fresh: bool = False) -> str:
         """Return the trial's own copy of a file, made where there is none; `fresh`: its old content is not wanted.
@@ -59,7 +65,7 @@ class Redirect:
         Raises:
             FileNotFoundError: there is no such folder.
         """
-        path = whole(name)
+        path = self.whole(name)
         if self.seen(path) == path and _is_link(path):
             path = os.path.realpath(path)
         if self.is_free(path):
@@ -77,7 +83,7 @@ class Redirect:
 
     def remove(self, name: Name, *, folder: bool = False) -> None:
         """Remove a file or an empty folder."""
-        path = whole(name)
+        path = self.whole(name)
         seen = self.seen(path)
         if folder and _is_folder(seen) and self.names(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
@@ -89,7 +95,7 @@ class Redirect:
 
     def rename(self, source: Name, target: Name) -> None:
         """Move a file or a folder."""
-        old, new = whole(source), whole(target)
+        old, new = self.whole(source), self.whole(target)
         if not _there(self.seen(old)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old, None, new)
         self._copy_all(old)
@@ -103,7 +109,7 @@ class Redirect:
 
     def entries(self, name: Name) -> Iterator[os.DirEntry[str]]:
         """Yield what is in a folder, of before and of the trial's own."""
-        path = self.reading(name) if _is_link(whole(name)) else whole(name)
+        path = self.reading(name) if _is_link(self.whole(name)) else self.whole(name)
         copy = self._copies + path
         own = not self.is_free(path) and _is_folder(copy)
         if not own or (_is_folder(path) and not self._is_gone(path)):
@@ -112,6 +118,15 @@ class Redirect:
         if own:
             with scandir(copy) as found:
                 yield from found
+
+    def whole(self, name: Name) -> str:
+        """Return the whole path that a name means; where the process is in a folder of copies, as from the original."""
+        path = os.fsdecode(name)
+        return os.path.abspath(path if os.path.isabs(path) else os.path.join(self._original(os.getcwd()), path))
+
+    def _original(self, path: str) -> str:
+        """Return the path that a copy stands for; any other as it is."""
+        return path.removeprefix(self._copies) if path.startswith(f"{self._copies}/") else path
 
     def _as_it_was(self, folder: str, name: str) -> bool:
         path = os.path.join(folder, name)
@@ -130,10 +145,6 @@ class Redirect:
         if not self._gone:
             return False
         return path in self._gone or any(str(parent) in self._gone for parent in Path(path).parents)
-
-
-def whole(name: Name) -> str:
-    return os.path.abspath(os.fsdecode(name))
 
 
 def _there(path: str) -> bool:

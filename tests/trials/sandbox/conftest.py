@@ -38,8 +38,9 @@ def sandboxed(way, tmp_path_factory):
 def project(tmp_path):
     """A folder as a user has it."""
     folder = tmp_path / "project"
-    (folder / "old").mkdir(parents=True)
-    for name in ("model.pth", "notes.txt", "keep.txt", "target.txt", "old/a.txt"):
+    for name in ("old", "data"):
+        (folder / name).mkdir(parents=True)
+    for name in ("model.pth", "notes.txt", "keep.txt", "target.txt", "old/a.txt", "data/train.csv"):
         (folder / name).write_text(name)
     (folder / "latest.txt").symlink_to("target.txt")
     with sqlite3.connect(folder / "figures.db") as database:

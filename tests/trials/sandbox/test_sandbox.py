@@ -12,7 +12,7 @@ from autotune.trials import sandbox
 from autotune.trials.sandbox import GUARDS, landlock
 
 FILES = """
-    import json, os, shutil, sqlite3, tempfile
+    import contextlib, json, os, shutil, sqlite3, tempfile
     from pathlib import Path
     import numpy as np, torch
 
@@ -56,6 +56,16 @@ FILES = """
         os.remove(f"/dev/shm/autotune-test-{os.getpid()}")
         os.makedirs("runs/1", exist_ok=True)
         os.makedirs("runs/1", exist_ok=True)
+        with contextlib.chdir("data"):
+            np.save("cache.npy", np.ones(2))
+            assert open("train.csv").read() == "data/train.csv" and sorted(os.listdir()) == ["cache.npy", "train.csv"]
+        with contextlib.chdir("runs/1"):
+            Path("log.txt").write_text("of the trial")
+            assert open("../../data/train.csv").read() == "data/train.csv" and os.listdir(".") == ["log.txt"]
+            os.chdir("../..")
+            assert "train.py" in os.listdir()
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        assert open("data/train.csv").read() == "data/train.csv" and open("runs/1/log.txt").read() == "of the trial"
 """
 TRAINING = """
     from torch import nn
