@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from greenlet import getcurrent, greenlet
 from torch import nn
 
@@ -31,6 +32,7 @@ from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.passes import Passes, State
 from autotune.scripting.threads import OtherThreads
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
@@ -105,6 +107,8 @@ class Driver:
         """this run was fed batches a second time, and nobody knows how many are in an epoch"""
         self._fetched_from: set[SeenLoader] = set()
         """loaders that gave a batch since the last update"""
+        self._asked_of: set[Passes] = set()
+        """of the loaders that were asked for one since"""
 
     # -- the protocol's side ----------------------------------------------------------------------------------------
 
@@ -277,21 +281,26 @@ class Driver:
     def _ask(self, batches: Batches) -> Any:
         if threading.current_thread() is not threading.main_thread():
             return next(batches.inner)  # read ahead by the script itself: where its steps begin does not show
+        if batches.aside:
+            return self._next(batches)
         now = time.perf_counter()
-        if batches.seen.fetched and not self.first_step_s:
+        if batches.seen.fetched > 0 and not self.first_step_s:
             self.first_step_s = now - self._asked_at
         training = self._ready and self.loaders.is_training(batches.seen)
         if training:
             self._comes_back.asked()
-        if not (training and self._updates_of_run):  # its models and optimizers show in its first step
+        trains = self._trains(batches) and self._updates_of_run  # models and optimizers show in the first step
+        if not (training and trains):
+            if training:
+                self._leave_training()
+            batch = self._next(batches)
             batches.seen.fetched += 1
+            batches.turn.given += 1
+            batches.turn.waiting += 1
             batches.given += 1
-            batch = next(batches.inner)
             self._asked_at = time.perf_counter()
             self.first_batch_s = self.first_batch_s or self._asked_at - now
             self._fetched_from.add(batches.seen)
-            if training:
-                self._leave_training()
             return batch
         self._train()
         self._other_began = None
@@ -299,8 +308,30 @@ class Driver:
         answer = self._protocol.switch()
         self._held = True  # only now it was
         if answer is END:
+            batches.seen.root.passes.ended(batches.turn, aside=False)
             raise StopIteration
+        batches.turn.waiting += 1
         return answer
+
+    def _next(self, batches: Batches) -> Any:
+        """Return the next batch of an iterator that is not held."""
+        batch = next(batches.inner, END)
+        if batch is END:
+            batches.seen.root.passes.ended(batches.turn, aside=batches.aside)
+            raise StopIteration
+        return batch
+
+    def _trains(self, batches: Batches) -> bool:
+        """Note a request; return whether it belongs to a pass over its loader that trains."""
+        passes = batches.seen.root.passes
+        per_update = 1 if self.found is None else self.found.batches_per_update
+        batches.seen.fetched -= passes.asked(batches.turn, self._state(), per_update)
+        self._asked_of.add(passes)
+        return passes.trains(batches.turn)
+
+    def _state(self) -> State:
+        models = self.models.models
+        return torch.is_grad_enabled(), not models or any(model.training for model in models)
 
     def _train(self) -> None:
         self._between_epochs = False
@@ -313,6 +344,9 @@ class Driver:
         for seen in self._fetched_from:
             seen.updates += 1
         self._fetched_from.clear()
+        for passes in self._asked_of:
+            passes.updated()
+        self._asked_of.clear()
         if self.models.finding and self._updates_of_run >= SETTLE_AFTER:
             self.models.settle(self._changes)
             for error in self.models.misfits().values():
@@ -343,7 +377,11 @@ class Driver:
         if self.loaders.is_training(seen):
             # the first pass of another run starts workers that a longer run would keep
             if self._updates_of_run and not self._unseen:
-                self._train()
+                if seen.root.passes.may_train(self._state()):
+                    self._train()
+                else:
+                    self.device.synchronize()
+                    self._leave_training()
             return
         self._comes_back.iterated(seen)
         if self._other_began is None:

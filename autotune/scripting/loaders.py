@@ -15,7 +15,9 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.plan import Plan
+from autotune.samples import epoch_batches
 from autotune.scripting.changes import Changes
+from autotune.scripting.passes import Pass, Passes
 from autotune.workload.script import is_library
 
 SIGNATURE = inspect.signature(DataLoader.__init__)
@@ -51,6 +53,8 @@ class SeenLoader:
     fetched: int = 0
     updates: int = 0
     """optimizer updates that followed one of its batches"""
+    passes: Passes = field(default_factory=Passes)
+    """over this one and those that are this one made anew"""
 
     @property
     def made_at(self) -> str:
@@ -103,6 +107,8 @@ class Batches:
         self, loader: DataLoader[Any], seen: SeenLoader, inner: Iterator[Any], ask: Callable[[Batches], Any]
     ) -> None:
         self.loader, self.seen, self.inner, self._ask = loader, seen, inner, ask
+        self.turn: Pass = seen.root.passes.begin()
+        self._first: bool | None = None
         self.given = 0
         """batches that the script got before it was held"""
         self.fed = 0
@@ -111,6 +117,13 @@ class Batches:
         """batches taken from the loader to be fed; others are fed a second time"""
         self.length = seen.length
         """batches that the loader says an epoch has; None: it does not say"""
+
+    @property
+    def aside(self) -> bool:
+        """Whether another iterator over the same loader is held, and this one is read in turn with it."""
+        if self._first is None:
+            self._first = self.turn.state is None
+        return self.turn.aside or not self._first
 
     @property
     def full(self) -> bool:
@@ -134,15 +147,6 @@ class Batches:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
-
-
-def _length(loader: DataLoader[Any]) -> int | None:
-    if isinstance(loader.dataset, IterableDataset):
-        return None  # a guess, which depends on what its workers do
-    try:
-        return len(loader)
-    except Exception:
-        return None  # the user's sampler does not tell
 
 
 def _nothing(seen: SeenLoader) -> None:
@@ -195,7 +199,7 @@ class LoaderHooks:
             for item in (seen, seen.made_of):
                 if item is not None:
                     item.iterated = True
-            seen.length = None if hooks.ask is None else _length(loader)
+            seen.length = None if hooks.ask is None else epoch_batches(loader)
             hooks.began(seen)
             inner = iterate(loader)
             wanted = hooks.training is None or hooks.is_training(seen)

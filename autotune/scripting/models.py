@@ -17,6 +17,7 @@ from autotune.batches import map_tensors
 from autotune.errors import WorkloadError
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
+from autotune.scripting.lent import lent
 
 
 class Autocast(torch.autocast):
@@ -32,6 +33,8 @@ class ModelHooks:
         """outermost modules with trainable parameters, in the order of their first forward"""
         self._plan, self._on_forward = plan, on_forward
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._were_cast: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        """those whose last forward was under our autocast"""
         self._inside = False
         self._finding: Changes | None = None
         self._applied: set[int] = set()
@@ -68,13 +71,16 @@ class ModelHooks:
         hooks = self
 
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or hooks._inside or not hooks._is_model(module):
+            if torch.compiler.is_compiling() or hooks._inside:
+                return plain(module, *args, **kwargs)
+            recomputed = torch._C._current_graph_task_id() != -1  # in a backward pass, by torch.utils.checkpoint
+            if not (hooks._is_cast_again(module) if recomputed else hooks._is_model(module)):
                 return plain(module, *args, **kwargs)
             hooks._inside = True
             if kind is nn.Module:  # a compiler that looks at the modules inside shall find them as they always are
                 nn.Module.__call__ = plain  # type: ignore[method-assign]
             try:
-                return hooks._forward(plain, module, args, kwargs)
+                return (hooks._cast if recomputed else hooks._forward)(plain, module, args, kwargs)
             finally:
                 hooks._inside = False
                 if kind is nn.Module:
@@ -84,8 +90,6 @@ class ModelHooks:
         changes.patch(kind, "__call__", __call__)
 
     def _is_model(self, module: nn.Module) -> bool:
-        if torch._C._current_graph_task_id() != -1:
-            return False  # recomputed in a backward pass, with the settings of its forward
         if module in self._known:
             return True
         if self._finding is None or not any(item.requires_grad for item in module.parameters()):
@@ -94,6 +98,10 @@ class ModelHooks:
         self.models.append(module)
         self._transform(module)
         return True
+
+    def _is_cast_again(self, module: nn.Module) -> bool:
+        """Whether a recomputed forward needs our autocast again: of one within our forward, torch sees to that."""
+        return module in self._were_cast and not torch.is_autocast_enabled(_device_of(module))
 
     def _transform(self, model: nn.Module) -> None:
         for index, transform in enumerate(self._plan.model_transforms):
@@ -106,16 +114,29 @@ class ModelHooks:
     def _forward(self, plain: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._on_forward is not None:
             self._on_forward(module, args, kwargs)
-        for transform in self._plan.tensor_transforms:
-            args, kwargs = map_tensors(args, transform), map_tensors(kwargs, transform)
-        if self._plan.autocast_dtype is None:
+        if not self._plan.tensor_transforms:
+            return self._computed(plain, module, args, kwargs)
+        with lent((args, kwargs), self._plan.tensor_transforms) as (args, kwargs):
+            return self._computed(plain, module, args, kwargs)
+
+    def _computed(self, plain: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._plan.autocast_dtype is None or _in_autocast():
+            self._were_cast.discard(module)
             return plain(module, *args, **kwargs)
+        self._were_cast.add(module)
+        return self._cast(plain, module, args, kwargs)
+
+    def _cast(self, plain: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._plan.autocast_dtype is not None
         dtype = getattr(torch, self._plan.autocast_dtype)
-        device = next((item.device.type for item in module.parameters()), "cpu")
-        with Autocast(device, dtype):
+        with Autocast(_device_of(module), dtype):
             output = plain(module, *args, **kwargs)
         # the script's loss and metrics go on in the format that they were written for
         return map_tensors(output, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
+
+
+def _device_of(module: nn.Module) -> str:
+    return next((item.device.type for item in module.parameters()), "cpu")
 
 
 def parameters_of(models: list[nn.Module]) -> dict[str, nn.Parameter]:
@@ -123,6 +144,13 @@ def parameters_of(models: list[nn.Module]) -> dict[str, nn.Parameter]:
     if len(models) == 1:
         return dict(models[0].named_parameters())
     return {f"{n}.{name}": item for n, model in enumerate(models) for name, item in model.named_parameters()}
+
+
+def _in_autocast() -> bool:
+    """Whether a context of torch.autocast is open, be it one that switches it off: torch counts them all."""
+    opened = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return opened > 0
 
 
 def is_evaluating(model: nn.Module) -> bool:

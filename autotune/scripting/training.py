@@ -13,10 +13,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.config import Config
 from autotune.errors import WorkloadError
-from autotune.measure.session import Session
+from autotune.measure.session import OF_TORCH, Session
 from autotune.measure.stream import Fetched, Stream
 from autotune.measure.training import Training
-from autotune.samples import SampleCounter
+from autotune.samples import SampleCounter, epoch_batches
 from autotune.scripting.driver import END, MAX_RUNS_UNHELD, Driver
 from autotune.scripting.loaders import planned_arguments
 from autotune.scripting.models import parameters_of
@@ -62,14 +62,15 @@ class ScriptTraining(Training):
     def end_epoch(self) -> None:
         """The script's own loop sees to what is left of an update."""
 
-    def make_loader(self, dataset: Any = None, *, batch_size: int | None = None) -> TunedLoader:
-        """Return a loader like the script's over a part of the data, or with another batch size."""
+    def make_loader(self, *, samples: int | None = None, batch_size: int | None = None) -> TunedLoader:
+        """Return a loader like the script's over the first `samples` of its data, or with another batch size."""
         if self.host is None:
             raise WorkloadError("the script has no DataLoader")
         given = dict(self.arguments)
-        if dataset is not None:
+        if samples is not None:  # of the same dataset: what a worker is begun with may ask it for something of its own
             given = {name: value for name, value in given.items() if name not in PART_ARGUMENTS}
-        merged = planned_arguments(self.driver.plan, {**given, "dataset": dataset or self.dataset})
+            given["sampler"] = range(samples)
+        merged = planned_arguments(self.driver.plan, {**given, "dataset": self.dataset})
         if batch_size is not None:
             merged.update(batch_size=batch_size)
         return TunedLoader(DataLoader(**merged), _as_it_is)
@@ -126,6 +127,11 @@ class ScriptSession(Session):
         )
 
     @property
+    def own_sampler(self) -> bool:
+        sampler = self.training.arguments.get("sampler")
+        return sampler is not None and not isinstance(sampler, OF_TORCH)
+
+    @property
     def drops_last(self) -> bool:
         return self.training.workload.drop_last
 
@@ -134,11 +140,10 @@ class ScriptSession(Session):
         if not isinstance(host, ScriptBatches | ScriptSteps):
             return super().open_stream(loader, length)
         training = self.training
-        known = training.host is not None and not isinstance(training.host.dataset, IterableDataset)
         counter = SampleCounter(
             training.batch_size,
             dataset_length=length,
-            steps_per_epoch=len(host) if known and isinstance(host, ScriptBatches) else None,
+            steps_per_epoch=epoch_batches(training.host) if isinstance(host, ScriptBatches) else None,
             drop_last=training.workload.drop_last,
             fixed=self.fixed_batch,
             count=None,
@@ -216,7 +221,7 @@ class ScriptBatches:
             yield batch
         # another request: the script has left its loop early and begun the next epoch, or was begun again
         self.whole = False
-        self.ended_unseen = self.driver.runs != runs or request.full
+        self.ended_unseen = self.driver.runs != runs or request.full or not request.turn.updates
         self.left_after = None if self.ended_unseen else request.given + request.fed
 
 

@@ -236,3 +236,52 @@ def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
     script = write(LOADER.format(load=0, epochs=9, inside="x.t() @ torch.zeros(4, 4)", after="pass"))
     facts = real.probe(script, unmodified=True)
     assert "fails on a batch of another size" in facts.fixed_batch
+
+
+PARTS = """
+    import itertools, torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+    class Opened(Dataset):
+        file = None
+        def open(self):
+            self.file = "opened"
+        def __getitem__(self, key):
+            return torch.ones(4) + int(str(key).removeprefix("id")), torch.ones(1)
+
+    class Counted(Opened):
+        def __len__(self):
+            return 30
+
+    class Endless:
+        def __iter__(self):
+            return (f"id{{n % 30}}" for n in itertools.count())
+
+    def begin(worker):
+        get_worker_info().dataset.open()
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    loader = DataLoader({data}, batch_size=4, num_workers=1, worker_init_fn=begin)
+    for epoch in range(1000):
+        for x, y in loader:
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "length"),
+    [
+        ("Counted(), shuffle=True", 30),
+        ("Counted(), sampler=Endless()", None),
+        ("Opened(), sampler=range(30)", 30),
+    ],
+)
+def test_what_the_script_asks_its_dataset_for_is_all_that_it_is_asked_for(real, write, data, length):
+    facts, record = probed_and_measured(real, write(PARTS.format(data=data)))
+    assert facts.dataset_length == length
+    assert record.outcome is Outcome.OK, record

@@ -1,0 +1,98 @@
+"""Which passes over a loader train: a script may read its training data to evaluate too, or twice at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+State = tuple[bool, bool]
+"""whether gradients are on, and whether a model is in training mode, where a pass begins"""
+
+
+@dataclass(eq=False)
+class Pass:
+    """A pass over a loader: all iterators that were begun before one of them was asked."""
+
+    aside: bool = False
+    """another pass is read in turn with it, and that one is held"""
+    state: State | None = None
+    """None: it was not asked for a batch yet"""
+    given: int = 0
+    """batches that the script got without being held"""
+    waiting: int = 0
+    """batches that the script got since the last update"""
+    updates: int = 0
+    """that followed one of its batches"""
+    doubted: bool = False
+    """it began as those that train, and no update came"""
+    over: bool = False
+
+
+@dataclass(eq=False)
+class Passes:
+    """The passes over one loader, made anew or not.
+
+    How a pass begins tells whether it trains: those did that began in the same state. Where none began so, or some did
+    not train, its first update tells.
+    """
+
+    latest: Pass | None = None
+    """the last that was asked and is none at the side"""
+    _begun: Pass | None = None
+    _trained: set[State] = field(default_factory=set)
+    """states in which passes began that trained"""
+    _idled: set[State] = field(default_factory=set)
+    """states in which passes began that did not"""
+    _again_aside: bool = False
+    """an iterator at the side has ended, and is begun anew next"""
+
+    def begin(self) -> Pass:
+        """Return the pass of an iterator that is begun now."""
+        if self._begun is None or self._begun.aside or self._begun.state is not None:
+            self._begun = Pass(aside=self._again_aside)
+            self._again_aside = False
+        return self._begun
+
+    def may_train(self, state: State) -> bool:
+        """Whether a pass that begins now so trains, going by those before."""
+        return state in self._trained and state not in self._idled
+
+    def trains(self, one: Pass) -> bool:
+        """Whether this pass trains, as far as it shows."""
+        return one.updates > 0 or (one.state is not None and self.may_train(one.state))
+
+    def asked(self, one: Pass, state: State, batches_per_update: int) -> int:
+        """Note a request for a batch; return how many the script got unheld of a pass that was over without update."""
+        first = one.state is None
+        one.state = one.state or state
+        unused = 0
+        if one is not self.latest:
+            if self.latest is not None and not self.latest.updates:
+                unused = self.latest.given
+                if self.latest.waiting >= batches_per_update:  # fewer may be what it was fed before its end
+                    self._idled.add(self.latest.state or state)
+            elif self.latest is not None and not first:
+                self.latest.aside = True  # the one before it comes back: they are read in turn
+            self.latest = one
+        if not one.updates and one.waiting > batches_per_update:  # one batch may be read ahead
+            one.doubted = True
+            self._idled.add(one.state)
+        return unused
+
+    def updated(self) -> None:
+        """Note an update of an optimizer."""
+        one = self.latest
+        if one is None or one.state is None or not one.waiting:
+            return
+        one.updates += 1
+        one.waiting = 0
+        self._trained.add(one.state)
+        if one.doubted:
+            one.doubted = False
+            self._idled.discard(one.state)
+
+    def ended(self, one: Pass, *, aside: bool) -> None:
+        """Note that an iterator has no more batches."""
+        if not aside:
+            one.over = True
+        elif self.latest is not None and not self.latest.over:
+            self._again_aside = True
