@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +48,7 @@ def verify(
 
     from autotune.cli.search import end_like_ctrl_c
     from autotune.config import Config, read_document
+    from autotune.report.strict_json import strict_json
     from autotune.report.view import make_view
     from autotune.search.check import verify_config
     from autotune.search.run import check_script
@@ -91,7 +91,15 @@ def verify(
             runner = QuietRunner(runner, wait_idle, view.note)
         try:
             found, numerics = verify_config(
-                source, None if aa else candidate, folder, wishes, runner, view, how=how, locks=locks
+                source,
+                None if aa else candidate,
+                folder,
+                wishes,
+                runner,
+                view,
+                how=how,
+                least=min_speedup,
+                locks=locks,
             )
         finally:
             view.finished()
@@ -99,7 +107,7 @@ def verify(
             locks.release()
     if json:
         document = asdict(found) | ({"numerics": asdict(numerics)} if numerics is not None else {})
-        typer.echo(dumps(document))
+        typer.echo(strict_json(document))
     else:
         typer.echo(sentence(found))
         if numerics is not None:

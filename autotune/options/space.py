@@ -46,13 +46,14 @@ class Space:
     def canonical(self, config: Config) -> Config:
         """Return the one config that stands for all that measure the same as `config` here.
 
-        Options of the space that `config` does not set take the baseline's value; inert ones are left out.
+        Options of the space that `config` does not set take the baseline's value, or where they have no effect there
+        one of the choices; inert ones are left out.
         """
-        values = {name: config[name] if name in config else self.baseline.value(name) for name in self.choices}
+        values = {name: self._value(name, config) for name in self.choices}
+        # the baseline's may lie beside what is decided here, as its batch size may beside the choices
+        is_baseline = all(values.get(name, config.get(name)) == value for name, value in self.baseline.items())
         for name, by in self.decided.items():
-            today = all(config.get(part) == self.baseline.get(part) for part in (name, by))
-            # the baseline's may lie beside what is decided here, as its batch size may beside the choices
-            values[name] = self.baseline[name] if today else OPTIONS[name].decide(values[by], self.context)
+            values[name] = self.baseline[name] if is_baseline else OPTIONS[name].decide(values[by], self.context)
         return Config(**{name: value for name, value in values.items() if not self._inert(name, values)})
 
     def legal(self, config: Config) -> str | None:
@@ -87,6 +88,13 @@ class Space:
             if value in self.choices[name]:
                 return value
         return self.choices[name][0]
+
+    def _value(self, name: str, config: Config) -> Value:
+        """Return what a config sets, else the baseline, else what may be chosen in the place of the baseline's."""
+        for one in (config, self.baseline):
+            if name in one:
+                return one[name]
+        return self._today(name)
 
     def _inert(self, name: str, values: Mapping[str, Value]) -> bool:
         needed = OPTIONS[name].needs

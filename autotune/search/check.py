@@ -37,6 +37,7 @@ def verify_config(
     events: Events,
     *,
     how: str = "full",
+    least: float | None = None,
     locks: DeviceLocks | None = None,
 ) -> tuple[Claim, Numerics | None]:
     """Measure the baseline and `config` in turn, in fresh processes, and return what may be said.
@@ -45,6 +46,7 @@ def verify_config(
 
     Args:
         config: None is the self-test: the baseline against itself.
+        least: speed-up that will be asked of the claim.
         locks: of the caller, who releases them.
 
     Raises:
@@ -74,7 +76,7 @@ def verify_config(
     guard = Guard(specs, runner, events, numbers, deadline=deadline)
     numerics = None if config is None else guard(candidate)
     bench = Bench(Windows(specs, runner, events, numbers), deadline_s=deadline)
-    found = claim(bench, baseline, candidate, design, alpha=design.alpha, seed=wishes.seed)
+    found = claim(bench, baseline, candidate, design, alpha=design.alpha, seed=wishes.seed, least=least)
     result = Verification(design=design, choice=Choice(ranking=(), seed=wishes.seed), best=found, versions=versions())
     result.save(folder.verification)
     return found, numerics

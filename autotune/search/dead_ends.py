@@ -9,6 +9,7 @@ from autotune.config import Config
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.records import Failure, Outcome
 from autotune.search.measured import Measured
+from autotune.search.observation import Observation
 from autotune.trials.folder import RunFolder
 
 ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
@@ -57,19 +58,22 @@ def check_failures(measured: Collection[Measured], reasons: Sequence[str], folde
     )
 
 
-def nothing_usable(measured: Collection[Measured], folder: RunFolder) -> DoesNotFit | SearchFailed:
-    """Return the error of a search that used up its budget and measured nothing that it could recommend."""
+def nothing_usable(measured: Collection[Measured], folder: RunFolder, memory: str) -> DoesNotFit | SearchFailed:
+    """Return the error of a search that used up its budget and measured nothing that it could recommend.
+
+    `memory` is the one that decides whether a config fits: device or host.
+    """
     outcomes = [seen for item in measured for seen in item.seen]
     short = [seen for seen in outcomes if seen.fits is False]
     if short and len(short) >= len(outcomes) / 2:
         limit = (short[0].limit_bytes or 0) / (1 << 30)
         sizes = [int(seen.config.value("batch_size")) for seen in short]
         return DoesNotFit(
-            f"nothing fits into {limit:.2f} GiB: {len(short)} of {len(outcomes)} trials ran out of memory, "
-            f"down to batch size {min(sizes)}",
+            f"nothing fits into {limit:.2f} GiB of {memory} memory: {len(short)} of {len(outcomes)} trials "
+            f"ran out of it, down to batch size {min(sizes)}",
             hint="Allow more with --memory-limit or --host-memory-limit, or make the model smaller.",
         )
-    counts = Counter(seen.outcome.value.replace("_", " ") for seen in outcomes)
+    counts = Counter(map(_worded, outcomes))
     words = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
     message = f"no config was measured without a failure; the trials: {words}"
     failed = [record for item in measured for record in item.records if record.failure is not None]
@@ -82,6 +86,10 @@ def nothing_usable(measured: Collection[Measured], folder: RunFolder) -> DoesNot
         hint=f"See {folder.log(last.number)}",
         traceback=last.failure.traceback,
     )
+
+
+def _worded(seen: Observation) -> str:
+    return f"out of {seen.beside} memory" if seen.beside else seen.outcome.value.replace("_", " ")
 
 
 def _shown(config: Config) -> str:

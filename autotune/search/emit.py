@@ -17,11 +17,14 @@ from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
 from autotune.records import Source
+from autotune.report.text import clean
 from autotune.search.measured import Measured
 from autotune.search.setup import Prepared, deciding_limit
 from autotune.trials.folder import write_atomically
 
 MIB, GIB = 1 << 20, 1 << 30
+SCREENING = "screening: single runs, not verified; no claim of a speed-up follows"
+NOT_MEASURED = "not measured, and not verified"
 
 
 def emit(
@@ -98,6 +101,11 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
             "torch.compile: the first steps take far longer than the others. The model keeps its state_dict keys, and "
             "dropout draws other numbers under the same seed."
         )
+    if config.value("persistent_workers") and not baseline.value("persistent_workers"):
+        yield (
+            "persistent_workers: a worker keeps the dataset as it was at the first epoch. What your code sets on it "
+            "between epochs (the level of a curriculum, another transform) no longer reaches it."
+        )
     if config.value("num_workers") != 0 and facts.seeded_generators:
         names = ", ".join(facts.seeded_generators)
         yield (
@@ -126,10 +134,12 @@ def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str
 
 
 def _head(path: Path, source: Source) -> str:
-    first = "# Made by autotune. Data only: loading it executes nothing.\n"
+    how = f"tuned = autotune.Tuned(autotune.Config.load({path.name!r}))"
     if source.unmodified:
-        return first + f"#   {source.run_command(os.path.relpath(path))}\n"
-    return first + (f"#   tuned = autotune.Tuned(autotune.Config.load({path.name!r}))\n")
+        how = source.run_command(os.path.relpath(path))
+    first = "# Made by autotune. Data only: loading it executes nothing.\n"
+    # an argument of the script may hold line ends, and characters that no comment of TOML may
+    return first + "".join(f"#   {line}\n" for line in clean(how).split("\n"))
 
 
 def _changed(config: Config, baseline: Config) -> str:
@@ -181,7 +191,7 @@ def _options(config: Config, baseline: Config, gains: Mapping[str, str]) -> str:
         if said is None:
             before = baseline.value(name)
             said = "as before" if before == value else f"was {_word(before)}"
-        lines.append(f"{line}  # {said}")
+        lines.append(f"{line}  # {' '.join(clean(said).split())}")
     return "\n".join(lines) + "\n"
 
 
@@ -189,7 +199,7 @@ def _measured(
     chosen: Measured, baseline: Measured, prepared: Prepared, verified: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     limit = deciding_limit(prepared.limits, prepared.accelerator)
-    figures: dict[str, Any] = {"status": "screening: single runs, not verified; no claim of a speed-up follows"}
+    figures: dict[str, Any] = {"status": NOT_MEASURED if chosen.sample_s is None else SCREENING}
     if verified:
         figures = dict(verified)
     for name, item in (("baseline", baseline), ("config", chosen)):
@@ -227,7 +237,8 @@ def _workload(prepared: Prepared) -> dict[str, Any]:
 
 def _machine(prepared: Prepared) -> dict[str, Any]:
     machine = prepared.machine
-    found = {**machine.identity(), "python": machine.python, "autotune": __version__}
+    found = {**machine.identity(), "torch_device": prepared.facts.device}
+    found |= {"python": machine.python, "autotune": __version__}
     if machine.gpus:
         found["driver"] = machine.gpus[0].driver
     return found

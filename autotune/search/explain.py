@@ -19,6 +19,8 @@ from autotune.search.model.encoding import Rows
 from autotune.search.observation import counting, observe
 from autotune.search.setup import deciding_limit, space_of
 
+LIKELY = 0.5  # P(fits) from which on a config is named: more likely than not
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueEffect:
@@ -148,7 +150,7 @@ def _memory_line(space: Space, belief: Belief, best: Config) -> list[BatchMemory
 def _best_left(belief: Belief, rng: np.random.Generator) -> Expected | None:
     rows = candidates.candidates(belief.encoding, belief.measured[:1], rng)
     rows = candidates.without(belief.encoding, rows, belief.tried)
-    rows = rows[belief.fits(rows) >= 0.5]
+    rows = rows[belief.fits(rows) >= LIKELY]
     if not len(rows):
         return None
     times = belief.time.log_time(rows)

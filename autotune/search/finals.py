@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,23 +16,26 @@ from autotune.numerics import Numerics, Status
 from autotune.options.accumulation import samples_per_update
 from autotune.plan import plan_for
 from autotune.records import TrialRecord
+from autotune.search.aim import FASTEST, Aim
 from autotune.search.events import Events
 from autotune.search.guard import Guard
 from autotune.search.loop import Search
-from autotune.search.measured import Measured
+from autotune.search.measured import Measured, ranked
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import Verification, attribute, finalists, sentence, verify
-from autotune.search.verification.attribution import Confirmation
-from autotune.search.verification.claim import Claim
-from autotune.search.verification.design import DESIGNS
+from autotune.search.verification.attribution import Attribution, Confirmation
+from autotune.search.verification.claim import BASELINE, CANDIDATE, Claim
+from autotune.search.verification.design import DESIGNS, THOROUGH, Design
 from autotune.search.verification.statistics import Verdict
+from autotune.search.verification.windows import Measure
 from autotune.search.verification.wording import contribution
 from autotune.trials.folder import RunFolder
 from autotune.trials.runner import Runner
 
 FIRST_NUMBER = 1000  # records of verification windows are numbered from here, apart from the study's trials
 WINDOW_BLOCKS = 8
+INTERRUPTED = "the search was interrupted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +72,11 @@ class Answer:
         claim = self.claim
         if claim is None:
             return {}
-        found: dict[str, Any] = {"status": self.sentence, "verdict": claim.verdict.value}
-        if claim.comparison is not None and claim.verdict is not Verdict.INCONCLUSIVE:
-            found["speedup"] = round(claim.comparison.speedup, 4)
-            found["interval"] = [round(claim.comparison.lower, 4), round(claim.comparison.upper, 4)]
+        told = self.confirmation or claim  # what was measured of this very config, where it was
+        found: dict[str, Any] = {"status": sentence(told), "verdict": claim.verdict.value}
+        if told.comparison is not None and claim.verdict is not Verdict.INCONCLUSIVE:
+            found["speedup"] = round(told.comparison.speedup, 4)
+            found["interval"] = [round(told.comparison.lower, 4), round(told.comparison.upper, 4)]
         own = self.confirmation or (claim if Config(**claim.candidate) == self.config else None)
         if own is not None and own.figures is not None:
             found["baseline_samples_per_s"] = float(f"{1 / own.figures.baseline_sample_s:.4g}")
@@ -103,6 +107,16 @@ class Windows:
         return record
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """How a search ended."""
+
+    answers: list[Answer]
+    """the best config's first; the second keeps the baseline's samples per optimizer step, where the first does not"""
+    interrupted: bool = False
+    """whether Ctrl-C ended the verification: what was proven until then is among the answers"""
+
+
 def settle(
     search: Search,
     folder: RunFolder,
@@ -114,86 +128,139 @@ def settle(
     deadline: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     interrupted: bool = False,
-) -> tuple[list[Answer], Verification | None]:
-    """Return the answers, the best config's first: verified where `how` is "full" or "quick".
+) -> Settled:
+    """Return the answers: verified where `how` is "full" or "quick".
 
     No config that fails the numerics guard is among them, verified or not; after an interruption nothing is checked.
     """
-    ranking = search.ranking()
-    baseline = search.baseline
-    keeps = _keeps_batch(baseline.config) if search.two_answers else lambda config: False
     numbers = numbers_from(folder)
     guard = Guard(search.specs, runner, events, numbers, deadline=deadline, clock=clock)
     if interrupted:
-        guard.stop("the search was interrupted")
-    if how == "none" or not baseline.usable:
-        order = [item.config for item in ranking]
-        best = [guard.first(order), guard.first([config for config in order if keeps(config)])]
-        distinct = dict.fromkeys(config for config in best if config is not None)
-        return [_answer(config, guard, baseline.config) for config in distinct], None
-    measure = Windows(search.specs, runner, events, numbers)
-    window_s = _expected_window_s(baseline)
-    seen = [item for measured in ranking for item in measured.seen]
-    chosen = guard.passing(lambda failed: finalists(seen, keeps, barred={baseline.config, *failed}))
-    # where none is left, the ones that failed, without what they fail by
-    chosen = chosen or guard.mended(finalists(seen, keeps, barred={baseline.config}))
-    if not chosen:
-        return [Answer(config=baseline.config, gains={})], None
-    found = verify(
-        measure,
-        baseline.config,
-        chosen,
-        keeps_batch=keeps,
-        design=DESIGNS[how],
-        seed=seed,
-        deadline_s=deadline,
-        clock=clock,
-        window_s=window_s,
-    )
-    found.save(folder.verification)
-    answers, attributions = [], []
-    for claim in found.claims():
-        winner = Config(**claim.candidate)
-        if claim.verdict is not Verdict.FASTER or how == "quick":
-            answers.append(_answer(_proven(claim, baseline.config), guard, baseline.config, claim=claim))
-            continue
-        why = attribute(
+        guard.stop(INTERRUPTED)
+    finals = _Finals(search, folder, guard, DESIGNS.get(how), seed, deadline, clock)
+    if how == "none" or interrupted or not search.baseline.usable:
+        return Settled(answers=finals.unverified(), interrupted=interrupted)
+    try:
+        finals.verify(Windows(search.specs, runner, events, numbers), explain=how == "full")
+    except KeyboardInterrupt:
+        guard.stop(INTERRUPTED)
+        return Settled(answers=finals.answers() or finals.unverified(), interrupted=True)
+    return Settled(answers=finals.answers() or [Answer(config=search.baseline.config, gains={})])
+
+
+class _Finals:
+    """The verification of one search, as far as it has come."""
+
+    def __init__(
+        self,
+        search: Search,
+        folder: RunFolder,
+        guard: Guard,
+        design: Design | None,
+        seed: int,
+        deadline: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._search, self._folder, self._guard = search, folder, guard
+        self._aim, self._baseline = search.aim, search.baseline.config
+        self._keeps = _keeps_batch(self._baseline) if search.two_answers else lambda config: False
+        self._design, self._seed = design or THOROUGH, seed
+        self._timing: dict[str, Any] = {
+            "deadline_s": deadline,
+            "clock": clock,
+            "window_s": _expected_window_s(search.baseline),
+        }
+        self._found: Verification | None = None
+
+    def unverified(self) -> list[Answer]:
+        """Return the answers by the search's own figures."""
+        eligible = self._search.eligible()
+        same_batch = [item for item in eligible if self._keeps(item.config)]
+        found: list[Config] = []
+        for among in (eligible, same_batch):
+            config = self._guard.first([item.config for item in ranked(among, self._aim)])
+            if config is not None and not any(map(self._keeps, found)):
+                found.append(config)
+        return [self._answer(config) for config in dict.fromkeys(found)]
+
+    def verify(self, measure: Measure, *, explain: bool) -> None:
+        """Measure the finalists again and, with `explain`, what each option of a winner gives."""
+        chosen = self._finalists()
+        if not chosen:
+            return
+        self._found = verify(
             measure,
-            baseline.config,
-            winner,
-            canonical=search.space.canonical,
-            legal=search.space.legal,
-            design=DESIGNS[how],
-            seed=seed + 10,
-            deadline_s=deadline,
-            clock=clock,
-            window_s=window_s,
+            self._baseline,
+            chosen,
+            keeps_batch=self._keeps,
+            aim=self._aim,
+            design=self._design,
+            seed=self._seed,
+            **self._timing,
         )
-        attributions.append(why)
+        self._found = replace(self._found, versions=versions())
+        self._found.save(self._folder.verification)
+        # what an option gives is told in time: one that saves memory would be taken back
+        for claim in self._found.claims() if explain and self._aim == FASTEST else ():
+            if claim.verdict is Verdict.FASTER:
+                why = self._attribution(measure, claim)
+                self._found = replace(self._found, attributions=(*self._found.attributions, why))
+                self._found.save(self._folder.verification)
+
+    def answers(self) -> list[Answer]:
+        """Return the answers that were verified; none before that."""
+        if self._found is None:
+            return []
+        whys = {Config(**why.winner): why for why in self._found.attributions}
+        found = [self._verified(claim, whys.get(Config(**claim.candidate))) for claim in self._found.claims()]
+        planned_samples = self._search.specs.prepared.planned_samples
+        return [_with_pay_back(answer, self._folder, planned_samples) for answer in found]
+
+    def _finalists(self) -> list[Config]:
+        seen = [item for measured in self._search.eligible() for item in measured.seen]
+
+        def best(failed: Collection[Config] = ()) -> list[Config]:
+            return finalists(seen, self._keeps, barred={self._baseline, *failed}, aim=self._aim)
+
+        # where none is left, the ones that failed, without what they fail by
+        return self._guard.passing(best) or self._guard.mended(best())
+
+    def _attribution(self, measure: Measure, claim: Claim) -> Attribution:
+        space = self._search.space
+        return attribute(
+            measure,
+            self._baseline,
+            Config(**claim.candidate),
+            canonical=space.canonical,
+            legal=space.legal,
+            kept=self._asked_for(),
+            design=self._design,
+            alpha=claim.alpha,
+            seed=self._seed + 10,
+            **self._timing,
+        )
+
+    def _asked_for(self) -> list[str]:
+        """Return the options that the user wants otherwise than they are today."""
+        wishes, choices = self._search.specs.wishes, self._search.space.choices
+        named = [name for name in (*wishes.fixed, *wishes.restricted) if name in choices]
+        return [name for name in named if self._baseline.value(name) not in choices[name]]
+
+    def _verified(self, claim: Claim, why: Attribution | None) -> Answer:
+        if why is None:
+            return self._answer(_proven(claim, self._baseline, self._aim), claim=claim)
+        winner = Config(**claim.candidate)
         gains = {item.option: contribution(item).partition(": ")[2] for item in why.contributions}
         # the attribution leaves out what gives nothing: what is left must pass by itself
-        config = guard.first([search.space.canonical(Config(**why.config)), winner])
-        answer = _answer(config or winner, guard, baseline.config, claim=claim, gains=gains)
-        smaller = why.confirmation
-        if smaller is not None and answer.config != winner and answer.config == Config(**smaller.config):
-            answer = replace(answer, confirmation=smaller)
-        answers.append(answer)
-    found = replace(found, attributions=tuple(attributions), versions=versions())
-    found.save(folder.verification)
-    answers = [_with_pay_back(answer, folder, search.specs.prepared.planned_samples) for answer in answers]
-    return answers or [Answer(config=baseline.config, gains={})], found
+        smaller = self._search.space.canonical(Config(**why.config))
+        config = self._guard.first([smaller, winner]) or winner
+        answer = self._answer(config, claim=claim, gains=gains)
+        taken_back = config != winner and why.confirmation is not None and config == Config(**why.confirmation.config)
+        return replace(answer, confirmation=why.confirmation) if taken_back else answer
 
-
-def _answer(
-    config: Config,
-    guard: Guard,
-    baseline: Config,
-    *,
-    claim: Claim | None = None,
-    gains: Mapping[str, str] | None = None,
-) -> Answer:
-    numerics = None if config == baseline else guard(config)
-    return Answer(config=config, claim=claim, gains=gains or {}, numerics=numerics)
+    def _answer(self, config: Config, *, claim: Claim | None = None, gains: Mapping[str, str] | None = None) -> Answer:
+        numerics = None if config == self._baseline else self._guard(config)
+        return Answer(config=config, claim=claim, gains=gains or {}, numerics=numerics)
 
 
 def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | None) -> Answer:
@@ -203,10 +270,15 @@ def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | Non
     return replace(answer, pay_back=found)
 
 
-def _proven(claim: Claim, baseline: Config) -> Config:
-    """Return the config to hand out: never one that is proven to be slower, or no faster, than what there is."""
-    settled = claim.verdict in (Verdict.SLOWER, Verdict.SAME)
-    return baseline if settled else Config(**claim.candidate)
+def _proven(claim: Claim, baseline: Config, aim: Aim) -> Config:
+    """Return the config to hand out: never one that is proven to be no better than what there is."""
+    if aim == FASTEST:
+        keep = claim.verdict in (Verdict.SLOWER, Verdict.SAME)
+    else:
+        found = claim.comparison
+        peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
+        keep = found is not None and aim.prefers_baseline(found.speedup, *peaks)
+    return baseline if keep else Config(**claim.candidate)
 
 
 def _keeps_batch(baseline: Config) -> Callable[[Config], bool]:

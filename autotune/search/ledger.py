@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import optuna
@@ -19,7 +21,6 @@ from autotune.search.dashboard import annotate, annotate_study, constrain
 from autotune.search.observation import ATTRIBUTE, Observation
 from autotune.search.samplers.distributions import config_from, distributions, holds, parameters
 
-STUDY_NAME = "autotune"
 METRIC = "seconds per sample"
 CONSTRAINT = "memory"
 VIOLATED = 0.5  # of a trial that ran out of memory, whose peak nobody knows: clearly over, and of a finite size
@@ -32,34 +33,26 @@ logging.getLogger("optuna").setLevel(logging.WARNING)
 class Ledger:
     """One study over a fixed space."""
 
-    def __init__(self, space: Space, sampler: BaseSampler, storage: str | None) -> None:
-        """Open the study, or make it; without a storage it is kept in memory.
+    def __init__(self, space: Space, sampler: BaseSampler, storage: str | None, name: str = "autotune") -> None:
+        """Open the study called `name`, or make it; without a storage it is kept in memory.
 
         Raises:
             RunFolderError: the storage cannot be used.
         """
         self._space = space
         self._distributions = distributions(space)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            try:
-                self.study = optuna.create_study(
-                    study_name=STUDY_NAME,
-                    storage=_storage(storage),
-                    sampler=sampler,
-                    direction="minimize",
-                    load_if_exists=True,
-                )
-                self.study.set_metric_names([METRIC])
-                annotate_study(self.study, space.baseline)
-                for _, seen in self.observations():  # what every later question rests on
-                    seen.check()
-            except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
-                raise RunFolderError(
-                    f"cannot open the study at {storage}: {root_cause(error)}",
-                    hint="Is the disk full, or may files not grow (ulimit -f)? If the file is damaged: --force starts "
-                    "anew, --out OTHER_FOLDER beside it.",
-                ) from error
+        with _opening(storage):
+            self.study = optuna.create_study(
+                study_name=name,
+                storage=None if storage is None else _storage(storage),
+                sampler=sampler,
+                direction="minimize",
+                load_if_exists=True,
+            )
+            self.study.set_metric_names([METRIC])
+            annotate_study(self.study, space.baseline)
+            for _, seen in self.observations():  # what every later question rests on
+                seen.check()
 
     def ask(self) -> tuple[optuna.Trial, Config]:
         """Let the sampler propose; return the trial and the canonical config that it stands for."""
@@ -134,9 +127,45 @@ class Ledger:
         trial.set_user_attr("kind", kind)
 
 
-def _storage(name: str | None) -> str | RDBStorage | None:
+def make_room(storage: str, name: str, *, force: bool) -> None:
+    """See to it that no other search's study of this name is in the storage: its trials would steer this one.
+
+    Args:
+        force: remove a study that is there.
+
+    Raises:
+        RunFolderError: there is one and it is not to be removed, or the storage cannot be used.
+    """
+    with _opening(storage):
+        opened = _storage(storage)
+        there = name in optuna.get_all_study_names(opened)
+        if there and force:
+            optuna.delete_study(study_name=name, storage=opened)
+    if there and not force:
+        raise RunFolderError(
+            f"{storage} holds an earlier search of the same workload, machine and space: {name}",
+            hint="Go on with it: --resume and its folder. Replace it: --force. Keep both: another storage.",
+        )
+
+
+@contextmanager
+def _opening(storage: str | None) -> Iterator[None]:
+    """Turn whatever goes wrong with a storage into an error that says so."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
+        raise RunFolderError(
+            f"cannot open the study at {storage}: {root_cause(error)}",
+            hint="Is the disk full, or may files not grow (ulimit -f)? If the file is damaged: --force starts "
+            "anew, --out OTHER_FOLDER beside it.",
+        ) from error
+
+
+def _storage(name: str) -> str | RDBStorage:
     """Return the storage; a SQLite file that somebody else has locked, a dashboard say, is waited for."""
-    if name is None or not name.startswith("sqlite:"):
+    if not name.startswith("sqlite:"):
         return name
     return RDBStorage(name, engine_kwargs={"connect_args": {"timeout": LOCKED_S}})
 

@@ -18,11 +18,12 @@ from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
 from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
+from autotune.search.aim import Aim
 from autotune.search.dead_ends import check_baseline, check_failures, nothing_usable
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
-from autotune.search.measured import Measured, ranked
-from autotune.search.observation import Observation, observe
+from autotune.search.measured import Measured, eligible, ranked
+from autotune.search.observation import INTERRUPTED, Observation, observe
 from autotune.search.same_batch import counterparts, has_two_answers, trials_kept
 from autotune.search.samplers.plan import baseline_due
 from autotune.search.setup import Prepared, Wishes, deciding_limit
@@ -61,6 +62,7 @@ class Search:
         self._deadline, self._clock = deadline, clock
         self._run_count = 0
         self.two_answers = has_two_answers(prepared.space, wishes)
+        self.aim = Aim(keep=wishes.keep if wishes.objective == "memory" else None)
         self._recent_failures: list[str] = []
 
     @property
@@ -86,7 +88,7 @@ class Search:
         for trial in self._ledger.running():
             record = records.get(trial.number)
             if record is None:
-                self._ledger.give_up(trial, "interrupted")
+                self._ledger.give_up(trial, INTERRUPTED)
             else:
                 config = self.space.canonical(Config(**record.config))
                 self._ledger.tell(trial, record, self._observation(record, config))
@@ -130,11 +132,16 @@ class Search:
             check_failures(self.measured.values(), self._recent_failures, self._folder)
         self.stopped_because = reason
         if not any(item.usable for item in self.measured.values()):
-            raise nothing_usable(self.measured.values(), self._folder)
+            memory = "device" if self._prepared.accelerator else "host"
+            raise nothing_usable(self.measured.values(), self._folder, memory)
+
+    def eligible(self) -> list[Measured]:
+        """Return the configs that may be answers, as they were measured."""
+        return eligible(list(self.measured.values()), self.space.baseline, self._wishes)
 
     def ranking(self) -> list[Measured]:
-        """Return the usable configs, best first by the objective."""
-        return ranked(list(self.measured.values()), self.space.baseline, self._wishes)
+        """Return the answers that there could be, best first by the objective."""
+        return ranked(self.eligible(), self.aim)
 
     # -- one trial --------------------------------------------------------------------------------------------------
 
@@ -158,7 +165,7 @@ class Search:
         try:
             record = read_record(self._folder.record(trial.number))
         except ValueError:
-            self._ledger.give_up(trial, "interrupted")
+            self._ledger.give_up(trial, INTERRUPTED)
             return
         seen = self._observation(record, config)
         self._ledger.tell(trial, record, seen)
@@ -260,20 +267,26 @@ class Search:
         return None if left is None else (self._ledger.ask_for(left), left)
 
     def _say_how_long(self) -> None:
-        """After the first trial: how long the rest will take."""
+        """After the first trial: how long the rest will take, and what --timeout leaves of it."""
         if self._run_count != 1 or not self.baseline.records[0].wall_s:
             return
-        wall_s = self.baseline.records[0].wall_s
-        minutes = max(1, round(wall_s * self._wishes.trials / 60))
-        self._events.note(
-            f"a trial of the baseline takes {wall_s:.0f} s; {self._wishes.trials} like it about {minutes} min"
-        )
+        wall_s, trials = self.baseline.records[0].wall_s, self._wishes.trials
+        minutes = max(1, round(wall_s * trials / 60))
+        told = f"a trial of the baseline takes {wall_s:.0f} s; {trials} like it about {minutes} min"
+        in_time = 1 + max(0.0, self._deadline - self._clock()) / wall_s
+        if in_time < trials:
+            told += f", and --timeout has room for {math.ceil(in_time)}"
+        self._events.note(told)
 
     def _rescue(self) -> Config | None:
         """Return plain PyTorch at the baseline's batch, where the baseline hung: workers are what hangs most."""
         if not any(seen.outcome is Outcome.TIMEOUT for seen in self.baseline.seen):
             return None
-        defaults = {name: OPTIONS[name].default for name in self.space.choices if name != "batch_size"}
+        defaults = {
+            name: OPTIONS[name].default
+            for name, values in self.space.choices.items()
+            if name != "batch_size" and OPTIONS[name].default in values
+        }
         plain = self.space.canonical(self.space.baseline.replace(**defaults))
         return None if plain in self.measured else plain
 

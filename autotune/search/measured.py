@@ -1,15 +1,16 @@
-"""A config with every run that counts of it, and the order of configs by an objective."""
+"""A config with every run that counts of it, which configs may be answers, and in which order."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from autotune.config import Config
 from autotune.options.accumulation import samples_per_update
 from autotune.records import Outcome, TrialRecord
 from autotune.repeats import undisturbed
+from autotune.search.aim import Aim
 from autotune.search.observation import Observation
 from autotune.search.setup import Wishes
 
@@ -63,8 +64,8 @@ class Measured:
         return any(record.measurement is not None and not record.measurement.disturbed for record in self.records)
 
 
-def ranked(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> list[Measured]:
-    """Return the usable configs, best first by the objective.
+def eligible(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> list[Measured]:
+    """Return the configs that may be answers: they ran, fitted, and are what the user wishes.
 
     Configs whose every run was disturbed are left out where others, beside the baseline, were not: where the whole
     search was disturbed, leaving them out would make the baseline win unopposed. The baseline itself always stays:
@@ -75,11 +76,9 @@ def ranked(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> li
         usable = [item for item in usable if samples_per_update(item.config) == whole] or usable
     if any(item.sound for item in usable if item.config != baseline):
         usable = [item for item in usable if item.sound or item.config == baseline]
-    if wishes.objective == "latency":
-        usable = [item for item in usable if item.config.value("batch_size") == baseline.value("batch_size")]
-    order = sorted(usable, key=lambda item: item.sample_s or math.inf)
-    if wishes.objective != "memory" or not order:
-        return order
-    slowest = (order[0].sample_s or math.inf) / wishes.keep
-    keeping = [item for item in order if (item.sample_s or math.inf) <= slowest]
-    return sorted(keeping, key=lambda item: item.peak_bytes)
+    return usable
+
+
+def ranked(eligible: Iterable[Measured], aim: Aim) -> list[Measured]:
+    """Return them best first; those that are too slow to be answers are left out."""
+    return aim.order(eligible, lambda item: item.sample_s or math.inf, lambda item: item.peak_bytes)

@@ -14,6 +14,8 @@ from autotune.records import REPEAT, Outcome, TrialRecord, start_share_s
 
 ATTRIBUTE = "observation"
 """user attribute of an Optuna trial that holds `Observation.to_dict()`"""
+INTERRUPTED = "interrupted"
+"""what the attribute `outcome` of a trial says that an interruption ended: the search asks for it again"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,8 @@ class Observation:
     """and its peak"""
     limit_bytes: int | None = None
     """the memory it was allowed"""
+    beside: str = ""
+    """the memory that it ran out of, shared or host, where that is not the one that `limit_bytes` is of"""
     cost_s: float = 0.0
     """wall time of the trial"""
     repeat: bool = False
@@ -59,9 +63,9 @@ class Observation:
 
     @property
     def fits(self) -> bool | None:
-        """Whether it stayed in its memory; None where it failed for another reason."""
+        """Whether it stayed in the memory that decides; None where it failed for another reason."""
         if self.outcome is Outcome.OUT_OF_MEMORY:
-            return False
+            return None if self.beside else False
         if self.peak_bytes is None or self.limit_bytes is None:
             return None
         return self.peak_bytes <= self.limit_bytes
@@ -79,7 +83,7 @@ class Observation:
         """
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            if value is None or item.name in ("config", "outcome", "repeat"):
+            if value is None or item.name in ("config", "outcome", "repeat", "beside"):
                 continue
             most = math.inf if item.name == "uncertainty" else LARGEST
             if type(value) not in (int, float) or not 0 <= value <= most or (item.name == "sample_s" and value == 0):
@@ -111,6 +115,7 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
             outcome=record.outcome,
             peak_bytes=peak_bytes,
             limit_bytes=limit_bytes,
+            beside=_beside(record, accelerator),
             cost_s=record.wall_s,
             repeat=record.kind == REPEAT,
         )
@@ -134,6 +139,14 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
         cost_s=record.wall_s,
         repeat=record.kind == REPEAT,
     )
+
+
+def _beside(record: TrialRecord, accelerator: bool) -> str:
+    """Return which memory a trial ran out of where that does not decide whether a config fits; else nothing."""
+    if record.outcome is not Outcome.OUT_OF_MEMORY or record.failure is None:
+        return ""
+    others = ("shared", "host") if accelerator else ("shared",)
+    return next((memory for memory in others if f"{memory} memory" in record.failure.reason), "")
 
 
 def counting(observations: Iterable[Observation]) -> list[Observation]:

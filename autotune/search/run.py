@@ -21,7 +21,7 @@ from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
 from autotune.search.forecast import Afterwards
-from autotune.search.ledger import Ledger, root_cause
+from autotune.search.ledger import Ledger, make_room, root_cause
 from autotune.search.loop import Search
 from autotune.search.measured import Measured
 from autotune.search.samplers import SAMPLERS, make_sampler
@@ -99,7 +99,7 @@ def search_workload(
         _claim_folder(folder, own_folder, resume=resume, force=force)
         earlier = _read_info(folder) if resume else None
         if earlier is not None:
-            wishes = replace(wishes, space_trials=earlier.space_trials or earlier.trials)
+            wishes = replace(wishes, space_trials=earlier.space_trials or earlier.trials, limits=earlier.limits)
         began = time.monotonic()
         runner = runner or ForkServerRunner(folder.server_log, sandbox=wishes.sandbox)
         if wishes.wait_idle_s is not None:
@@ -108,6 +108,9 @@ def search_workload(
         info = run_info(prepared, wishes, command)
         if earlier is not None:
             _check_same(earlier, info)
+            info = replace(info, study=earlier.study)
+        elif storage:  # the folder's own is new
+            make_room(storage, info.study, force=force)
         write_atomically(folder.run, to_json(info))
         sampler = make_sampler(
             wishes.sampler,
@@ -117,7 +120,7 @@ def search_workload(
             timed=wishes.timeout_s is not None,
             objective=_objective(wishes),
         )
-        ledger = Ledger(prepared.space, sampler, storage or f"sqlite:///{folder.study.resolve()}")
+        ledger = Ledger(prepared.space, sampler, storage or f"sqlite:///{folder.study.resolve()}", info.study)
         end = math.inf if wishes.timeout_s is None else began + wishes.timeout_s
         share = 0.0 if verify == "none" else VERIFICATION_SHARE
         deadline = math.inf if wishes.timeout_s is None else began + (1 - share) * wishes.timeout_s
@@ -169,21 +172,27 @@ def _search_and_settle(
     end: float,
 ) -> Result:
     interrupted = False
-    answers: list[Answer] = []
     try:
         search.run()
         events.note(f"search ended: {search.stopped_because}")
-        answers, _ = settle(search, folder, runner, events, how=verify, seed=wishes.seed, deadline=end)
     except KeyboardInterrupt:
         interrupted = True
         if not search.ranking():
             raise
-        answers, _ = settle(search, folder, runner, events, how="none", seed=wishes.seed, interrupted=True)
+    settled = settle(
+        search, folder, runner, events, how=verify, seed=wishes.seed, deadline=end, interrupted=interrupted
+    )
     changed = script_hash(prepared.source) != prepared.script_hash
     if changed:
         events.note(SCRIPT_CHANGED)
-    _write_answers(folder, answers, search, prepared, [SCRIPT_CHANGED] if changed else [])
-    return Result(folder=folder, prepared=prepared, search=search, answers=answers, interrupted=interrupted)
+    _write_answers(folder, settled.answers, search, prepared, [SCRIPT_CHANGED] if changed else [])
+    return Result(
+        folder=folder,
+        prepared=prepared,
+        search=search,
+        answers=settled.answers,
+        interrupted=settled.interrupted,
+    )
 
 
 def _write_answers(
@@ -303,8 +312,9 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
             lines.append(f"the baseline's {name} = {value} is left out: {space.reasons[name]}")
     if facts.script is not None:
         lines.append("the script has no workload: it is run as it is in each trial, the config applied from outside")
-    if wishes.keep_batch:
-        lines.append(f"--keep-batch: the batch stays at {space.baseline.value('batch_size')}, so there is one answer")
+    if wishes.keeps_batch:
+        why = "--keep-batch" if wishes.keep_batch else "--objective latency"
+        lines.append(f"{why}: the batch stays at {space.baseline.value('batch_size')}, so there is one answer")
     if wishes.effective_batch is not None:
         lines.append(
             f"every config makes an optimizer step of {wishes.effective_batch} samples, in one batch or several"

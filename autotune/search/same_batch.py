@@ -20,7 +20,7 @@ KEPT = ((24, 3), (12, 2), (5, 1))
 def has_two_answers(space: Space, wishes: Wishes) -> bool:
     """Whether the batch size is the search's to choose: the user has not said what it should be."""
     named = {*wishes.fixed, *wishes.restricted, *wishes.excluded}
-    settled = wishes.keep_batch or wishes.effective_batch is not None or wishes.objective == "latency"
+    settled = wishes.keeps_batch or wishes.effective_batch is not None
     return not settled and "batch_size" not in named and len(space.choices.get("batch_size", ())) > 1
 
 

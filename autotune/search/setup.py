@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ DEVICE_SHARE = 0.9  # of the free device memory, unless the user names a limit
 HOST_SHARE = 0.8  # of the available host memory, always
 HEADROOM = 0.05  # kept below the limits for what a long run still meets
 PROBE_TIMEOUT_S = 300.0
+GIB = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,8 @@ class Wishes:
     trials: int = 24
     space_trials: int | None = None
     """budget that the space is made for: a resumed search keeps that of its beginning; None: `trials`"""
+    limits: Limits | None = None
+    """of the search that is resumed, which hold on; None: they follow from the memory that is free"""
     timeout_s: float | None = None
     steps: int | None = None
     """of the baseline's optimizer, that the user is going to train; None: not said"""
@@ -72,6 +77,11 @@ class Wishes:
     """what trials write goes to a scratch folder"""
     wait_idle_s: float | None = None
     """seconds to wait for a quiet machine before each trial; None: do not"""
+
+    @property
+    def keeps_batch(self) -> bool:
+        """Whether no other batch size than the baseline's can be an answer."""
+        return self.keep_batch or self.objective == "latency"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +164,8 @@ def prepare(
         host_bytes=limits.host_bytes,
     )
     check_effective_batch(context)
-    fixed = {**wishes.fixed, **({"batch_size": baseline["batch_size"]} if wishes.keep_batch else {})}
-    space = make_space(context, fixed=fixed, restricted=wishes.restricted, excluded=wishes.excluded)
+    fixed, restricted, excluded = _with_the_batch(wishes, baseline["batch_size"])
+    space = make_space(context, fixed=fixed, restricted=restricted, excluded=excluded)
     return Prepared(
         source=source,
         facts=facts,
@@ -182,6 +192,29 @@ def check_batch_wishes(wishes: Wishes) -> None:
             "--keep-batch keeps the baseline's batch size, and it is named by --fix, --choices or --exclude too",
             hint="Give one of them.",
         )
+
+
+def _with_the_batch(
+    wishes: Wishes, batch_size: Value
+) -> tuple[dict[str, Value], dict[str, Sequence[Value]], list[str]]:
+    """Return what is fixed, restricted and excluded, where the baseline's batch size is kept as well.
+
+    Latency compares steps of one batch size: the choices that the user gave it are no answers there.
+
+    Raises:
+        UsageError: latency is asked for, and another batch size.
+    """
+    fixed, restricted, excluded = dict(wishes.fixed), dict(wishes.restricted), list(wishes.excluded)
+    if wishes.keeps_batch:
+        if (asked := fixed.get("batch_size", batch_size)) != batch_size:
+            raise UsageError(
+                f"--objective latency compares steps of the baseline's batch size, which is {batch_size}, not {asked}",
+                hint=f"Name the baseline's: --baseline batch_size={asked}, or leave --fix batch_size out.",
+            )
+        restricted.pop("batch_size", None)
+        excluded = [name for name in excluded if name != "batch_size"]
+        fixed["batch_size"] = batch_size
+    return fixed, restricted, excluded
 
 
 def planned_samples(wishes: Wishes, facts: Facts, samples_per_step: int) -> int | None:
@@ -232,8 +265,21 @@ def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) ->
         space_trials=space.context.trials,
         timeout_s=wishes.timeout_s,
         started_at=time.time(),
+        study=study_name(prepared),
         command=tuple(command),
     )
+
+
+def study_name(prepared: Prepared) -> str:
+    """Return the name of a search's study: one for each workload, machine and space."""
+    source = prepared.source
+    workload = [source.workload, list(source.arguments), dict(source.functions), source.pickle, source.unmodified]
+    machine = [platform.node(), prepared.facts.device, prepared.machine.identity()]
+    space = [prepared.space.digest(), dict(prepared.space.baseline)]
+    script = Path(source.script)
+    text = json.dumps([str(script.resolve()), workload, machine, space], sort_keys=True)
+    mark = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{script.name or 'workload'} on {prepared.facts.device_name} ({mark})"
 
 
 def space_of(info: RunInfo) -> Space:
@@ -275,7 +321,11 @@ def script_hash(source: Source) -> str:
 
 
 def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
-    """Return the memory that a trial may use, headroom already taken off."""
+    """Return the memory that a trial may use, headroom already taken off.
+
+    Raises:
+        UsageError: a search is resumed, and the memory that its trials were allowed is not free now.
+    """
     keep = 1 - wishes.headroom
     host = wishes.host_memory_limit_bytes or int(HOST_SHARE * machine.available_bytes)
     device = None
@@ -283,13 +333,34 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
         host = min(host, wishes.memory_limit_bytes)
     elif facts is not None and facts.device_free_bytes is not None:
         device = int(keep * (wishes.memory_limit_bytes or DEVICE_SHARE * facts.device_free_bytes))
+    host = int(keep * host)
+    if (earlier := wishes.limits) is not None:
+        host = _as_before("host", earlier.host_bytes, host, machine.available_bytes)
+        if device is not None and facts is not None:
+            device = _as_before("device", earlier.device_bytes or device, device, facts.device_free_bytes or 0)
     return Limits(
-        host_bytes=int(keep * host),
+        host_bytes=host,
         device_bytes=device,
         timeout_s=wishes.trial_timeout_s,
         budget_s=wishes.trial_budget_s,
         budget_max_s=wishes.trial_budget_max_s,
     )
+
+
+def _as_before(memory: str, then: int, now: int, free: int) -> int:
+    """Return the limit of the earlier search, by which its trials were judged.
+
+    Args:
+        now: what the limit would be now.
+        free: the memory that there is now.
+    """
+    if then > max(now, free):
+        raise UsageError(
+            f"the search cannot be resumed: its trials were allowed {then / GIB:.2f} GiB of {memory} memory, "
+            f"and {free / GIB:.2f} GiB are free now",
+            hint="Free the memory, or start anew with --force.",
+        )
+    return then
 
 
 def refusal(record: TrialRecord, source: Source, log: Path) -> AutotuneError:

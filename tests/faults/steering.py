@@ -124,7 +124,7 @@ class Steered:
         return {record.number: record for record in self.folder.records() if record.kind not in beside}
 
     def trials(self) -> list[optuna.trial.FrozenTrial]:
-        study = optuna.load_study(study_name="autotune", storage=f"sqlite:///{self.folder.study}")
+        study = optuna.load_study(study_name=None, storage=f"sqlite:///{self.folder.study}")
         return study.get_trials()
 
     def info(self) -> RunInfo:

@@ -25,10 +25,10 @@ Search = Callable[..., Result]
 def search(tmp_path: Path) -> Search:
     (tmp_path / "train.py").write_text("x = 1\n")
 
-    def run(runner: SimulatedRunner, **options: Any) -> Result:
+    def run(runner: SimulatedRunner, verify: str = "none", **options: Any) -> Result:
         wishes = Wishes(**{"trials": 12, "host_memory_limit_bytes": GIB, "headroom": 0.0, **options})
         source, folder = Source(script=str(tmp_path / "train.py")), RunFolder(tmp_path / "run")
-        return search_workload(source, folder, wishes, Listener(), verify="none", runner=runner, force=True)
+        return search_workload(source, folder, wishes, Listener(), verify=verify, runner=runner, force=True)
 
     return run
 
@@ -73,15 +73,39 @@ def test_b13_a_slower_size_between_faster_ones_does_not_end_the_search(search: S
     assert result.best["batch_size"] == 128
 
 
+@pytest.mark.parametrize("verify", ["none", "quick", "full"])
 @pytest.mark.parametrize(("objective", "batch_size"), [("throughput", 64), ("latency", 32), ("memory", 32)])
 def test_d6_the_objective_decides_between_quick_steps_and_quick_samples(
-    search: Search, objective: str, batch_size: int
+    search: Search, objective: str, batch_size: int, verify: str
 ) -> None:
     """The larger batch has the longer step and the shorter time for a sample."""
     truth = {32: 1.0, 64: 0.9}
     others = ["precision", "num_workers", "channels_last", "num_threads"]
     runner = SimulatedRunner(seconds=by_batch(truth), noise=0.0)
-    result = search(runner, objective=objective, keep=0.8, restricted={"batch_size": list(truth)}, excluded=others)
+    restricted = {"batch_size": list(truth)}
+    result = search(runner, verify, objective=objective, keep=0.8, restricted=restricted, excluded=others)
+    assert result.best is not None
+    assert result.best["batch_size"] == batch_size
+
+
+@pytest.mark.parametrize("verify", ["none", "quick", "full"])
+@pytest.mark.parametrize(
+    ("truth", "batch_size"),
+    [
+        ({8: 1.3, 16: 1.03, 32: 1.0, 64: 0.99}, 16),  # a little slower than the baseline, in less memory
+        ({8: 1.3, 16: 1.0, 32: 1.0, 64: 0.99}, 16),  # no slower
+        ({8: 1.1, 16: 1.2, 32: 1.5, 64: 1.0}, 64),  # the baseline is too slow, as all smaller ones are
+        ({8: 1.3, 16: 1.2, 32: 1.0, 64: 0.99}, 32),  # what is smaller is too slow: the baseline stays
+    ],
+)
+def test_the_smallest_config_that_is_fast_enough(
+    search: Search, truth: dict[int, float], batch_size: int, verify: str
+) -> None:
+    """Memory is to be small, and 95 % of the best throughput is enough."""
+    others = ["precision", "num_workers", "channels_last", "num_threads"]
+    restricted = {"batch_size": list(truth)}
+    runner = SimulatedRunner(seconds=by_batch(truth), noise=0.0)
+    result = search(runner, verify, objective="memory", restricted=restricted, excluded=others)
     assert result.best is not None
     assert result.best["batch_size"] == batch_size
 

@@ -124,7 +124,7 @@ def test_the_repeat_of_an_interrupted_search_comes_when_it_is_resumed(search):
     result, listener = search(rest, resume=True)
     assert listener.labels[0] == REPEAT
     assert rest.configs[0] == cut.configs[4]
-    study = optuna.load_study(study_name="autotune", storage=f"sqlite:///{result.folder.study}")
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{result.folder.study}")
     told = Counter(trial.user_attrs.get("kind") for trial in study.trials if trial.state.name == "COMPLETE")
     assert (sum(told.values()), told[REPEAT]) == (9, 1)
 

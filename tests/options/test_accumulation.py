@@ -57,6 +57,12 @@ def test_a_baseline_of_other_samples_a_step_lies_beside_the_space():
     assert holds(within, within.baseline)
 
 
+@pytest.mark.parametrize("other", [{"precision": "bf16"}, {"num_workers": 2}, {"batch_size": 64}])
+def test_whatever_else_is_put_back_to_the_baselines_batch_makes_the_samples_that_were_asked_for(other):
+    space = split(256)
+    assert samples_per_update(space.canonical(space.baseline.replace(**other))) == 256
+
+
 def test_a_baseline_that_accumulates_goes_on_doing_so():
     space = make_space(make_context(baseline={"batch_size": 16, "accumulation": 4}))
     assert space.choices["accumulation"] == (4,)

@@ -74,6 +74,18 @@ def test_unset_options_take_todays_value():
     assert "prefetch_factor" not in space.canonical(Config(num_workers=0))
 
 
+@pytest.mark.parametrize(
+    ("asked", "values"),
+    [({"fixed": {"persistent_workers": True}}, [True]), ({"restricted": {"prefetch_factor": [4, 8]}}, [4, 8])],
+)
+def test_what_has_no_effect_today_takes_one_of_its_choices_where_it_has(asked, values):
+    space = make_space(make_context(baseline={"batch_size": 32, "num_workers": 0}), **asked)
+    (name,) = next(iter(asked.values()))
+    assert name not in space.baseline
+    assert space.canonical(Config(num_workers=2))[name] in values
+    assert space.canonical(space.baseline) == space.baseline
+
+
 def test_todays_value_is_a_choice_in_its_place():
     space = make_space(make_context(baseline={"batch_size": 40, "num_workers": 5, "prefetch_factor": 3}))
     assert 40 in space.choices["batch_size"]

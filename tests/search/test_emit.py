@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from autotune.config import Config
-from autotune.search.emit import consequences, options_to_write
-from tests.search.simulated import FACTS
+import pytest
+
+from autotune.config import Config, read_document
+from autotune.exporting import Export
+from autotune.records import Source
+from autotune.search.emit import consequences, emit, options_to_write
+from autotune.search.measured import Measured
+from autotune.search.setup import Prepared, Wishes, prepare
+from autotune.trials.folder import RunFolder
+from tests.search.simulated import FACTS, SimulatedRunner
+
+CONTROLS = "".join(map(chr, range(1, 160)))
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Callable[..., Prepared]:
+    """Prepare the make-believe workload; arguments are fields of its source."""
+
+    def make(device: str = "cpu", **source: Any) -> Prepared:
+        folder, runner = RunFolder(tmp_path / "run"), SimulatedRunner(facts=dataclasses.replace(FACTS, device=device))
+        folder.create()
+        return prepare(Source(script=str(tmp_path / "train.py"), **source), Wishes(), runner, folder)
+
+    return make
 
 
 def test_c56_what_a_changed_batch_size_and_precision_mean() -> None:
@@ -24,6 +48,13 @@ def test_c49_workers_that_would_repeat_random_numbers_are_named() -> None:
     facts = dataclasses.replace(FACTS, seeded_generators=("rng",))
     assert "rng" in next(consequences(Config(batch_size=64, num_workers=2), Config(batch_size=64), facts))
     assert list(consequences(Config(batch_size=64), Config(batch_size=64), facts)) == []
+
+
+def test_workers_that_persist_keep_the_dataset_as_it_was() -> None:
+    today, config = Config(batch_size=64, num_workers=2), Config(batch_size=64, num_workers=2, persistent_workers=True)
+    (note,) = consequences(config, today, FACTS)
+    assert "keeps the dataset as it was at the first epoch" in note
+    assert list(consequences(config, config, FACTS)) == []
 
 
 def test_defaults_are_written_only_where_the_script_says_otherwise() -> None:
@@ -61,3 +92,26 @@ def test_samples_left_out_or_kept_are_named() -> None:
     (kept,) = consequences(Config(batch_size=64, cache_dataset=True), today, facts)
     assert kept.startswith("cache_dataset keeps all 2000 samples in host memory, 2,000 MiB")
     assert list(consequences(today.replace(drop_last=True), today.replace(drop_last=True), FACTS)) == []
+
+
+@pytest.mark.parametrize("text", ["two\nlines", '"\n[options]\nbatch_size = 7\n', "one\r\ntwo", "tab\there", CONTROLS])
+@pytest.mark.parametrize("unmodified", [False, True])
+def test_no_text_leaves_a_comment_or_damages_it(
+    text: str, unmodified: bool, prepared: Callable[..., Prepared], tmp_path: Path
+) -> None:
+    found = prepared(unmodified=unmodified, arguments=("--name", text))
+    baseline, path = Measured(found.space.baseline), tmp_path / "be\nst.toml"
+    emit(path, baseline, baseline, found, gains={"batch_size": f"gives {text}"})
+    document = read_document(path)
+    assert document["options"] == {"batch_size": 32}
+    assert document["workload"]["arguments"] == ["--name", text]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_the_device_is_known_whatever_else_the_machine_has(
+    device: str, prepared: Callable[..., Prepared], tmp_path: Path
+) -> None:
+    found, path = prepared(device), tmp_path / "best.toml"
+    baseline = Measured(found.space.baseline)
+    emit(path, baseline, baseline, found)
+    assert Export.read(path).on_cpu is (device == "cpu")

@@ -163,6 +163,28 @@ def test_after_ctrl_c_nothing_more_is_run(search: Told) -> None:
     assert "interrupted" in result.answers[0].numerics.sentence
 
 
+def test_ctrl_c_in_the_verification_keeps_what_the_guard_found(search: Told) -> None:
+    def interrupts(spec: TrialSpec) -> BaseException | None:
+        return KeyboardInterrupt() if spec.kind == "verification" else None
+
+    runner = SimulatedRunner(noise=0.0, rule=interrupts, maths=bf16_fails)
+    result = search(runner, "quick", sampler="random", trials=16)
+    assert result.interrupted
+    assert checks(runner)
+    assert all(answer.config["precision"] == "fp32" for answer in result.answers)
+
+
+def test_ctrl_c_in_the_attribution_keeps_the_claim(search: Told) -> None:
+    def interrupts(spec: TrialSpec) -> BaseException | None:
+        return KeyboardInterrupt() if runner.asked and "attribute" in search.listener.labels[-1] else None
+
+    runner = SimulatedRunner(noise=0.0, rule=interrupts)
+    result = search(runner, "full")
+    assert result.interrupted
+    assert result.answers[0].claim is not None
+    assert "faster" in str(read_document(search.folder.best)["measured"]["status"])  # type: ignore[index]
+
+
 def test_no_time_left_is_no_pass(search: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     from autotune.search.guard import Guard
 

@@ -39,12 +39,12 @@ class Harness:
         self.listener = Listener()
 
     def __call__(self, runner: SimulatedRunner, *, verify: str = "none", **options: Any) -> Result:
-        flow = {name: options.pop(name) for name in ("resume", "force") if name in options}
+        flow = {name: options.pop(name) for name in ("resume", "force", "storage") if name in options}
         wishes = Wishes(**{"trials": 8, "host_memory_limit_bytes": GIB, "headroom": 0.0, **options})
         return search_workload(self.source, self.folder, wishes, self.listener, verify=verify, runner=runner, **flow)
 
     def states(self) -> Counter[str]:
-        study = optuna.load_study(study_name="autotune", storage=f"sqlite:///{self.folder.study}")
+        study = optuna.load_study(study_name=None, storage=f"sqlite:///{self.folder.study}")
         return Counter(trial.state.name for trial in study.trials)
 
 
@@ -175,11 +175,15 @@ def test_the_structured_search_finds_a_good_config_within_the_memory(search: Har
     assert runner.host_bytes(best) <= 400 * MIB
 
 
-def test_a_small_space_is_measured_whole_and_the_search_says_so(search: Harness) -> None:
+@pytest.mark.parametrize("sampler", ["random", "grid"])
+@pytest.mark.parametrize("batch_size", [32, 50])
+def test_a_small_space_is_measured_whole_and_the_search_says_so(search: Harness, sampler: str, batch_size: int) -> None:
     runner = SimulatedRunner()
     restricted, excluded = {"batch_size": [32, 64]}, ["num_workers", "num_threads"]
-    result = search(runner, trials=50, sampler="random", restricted=restricted, excluded=excluded)
-    assert len({tuple(sorted(config.items())) for config in runner.configs}) == 2 * 2 * 2
+    today = {"batch_size": batch_size}
+    result = search(runner, trials=50, sampler=sampler, restricted=restricted, excluded=excluded, baseline=today)
+    configs = {tuple(sorted(config.items())) for config in runner.configs if config["batch_size"] in (32, 64)}
+    assert len(configs) == 2 * 2 * 2
     assert "every config" in result.search.stopped_because
 
 
@@ -344,6 +348,10 @@ def test_no_trial_starts_after_the_time_is_used_up(search: Harness) -> None:
     result = search(runner, timeout_s=1e-9, trials=20)
     assert len(runner.asked) == 1
     assert result.search.stopped_because == "the time is used up"
+    assert (
+        "a trial of the baseline takes 5 s; 20 like it about 2 min, and --timeout has room for 1"
+        in search.listener.notes
+    )
 
 
 def test_two_answers_are_emitted_and_say_what_they_change(search: Harness) -> None:

@@ -126,7 +126,7 @@ def _peaks(space: Space, seen: Sequence[Observation]) -> tuple[list[Peak], list[
 
     for trial in seen:
         batch = float(trial.config.get("batch_size", 1))
-        if trial.outcome is Outcome.OUT_OF_MEMORY and trial.limit_bytes:
+        if trial.outcome is Outcome.OUT_OF_MEMORY and trial.fits is False and trial.limit_bytes:
             add(trial.config, batch, trial.limit_bytes, censored=True)
         elif trial.peak_bytes and trial.outcome.measured:
             add(trial.config, batch, trial.peak_bytes)

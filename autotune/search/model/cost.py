@@ -20,9 +20,9 @@ from autotune.search.model.surrogate import Surrogate, option_terms
 from autotune.search.observation import Observation
 
 STEPS = 25  # n: six of warm-up, a dozen blocks of one step, and the rest for cached compute and memory
-MISSED_SD = 0.5  # log ratio of a trial's wall time that one option may make
+MISSED_SD = 0.5  # log ratio of a trial's wall time that one option may make; judgement
 LEAST_FIXED_S = 1.0
-DEAR = 4.0  # times the middle cost of the trials so far: a dearer trial is not worth its time
+DEAR = 4.0  # times the middle cost of the trials so far: a dearer trial is not worth its time; judgement
 
 
 class CostModel:

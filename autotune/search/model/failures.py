@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autotune.search.model.encoding import INERT, Encoding, FloatArray, Rows
 
-IMAGINED = 0.25  # successes; one failure leaves a chance of one in five
+IMAGINED = 0.25  # successes; one failure leaves a chance of one in five; judgement: failing once is mostly for good
 
 
 class FailureModel:

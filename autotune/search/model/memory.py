@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from autotune.search.model.encoding import Encoding, FloatArray, Rows
-from autotune.search.model.surrogate import option_terms
+from autotune.search.model.surrogate import groups, option_terms
 
 UNKNOWN_SD = 1.0  # of log P and log S: known to a factor of e from the first peak alone
 UNCLAIMED_SD = 0.08  # of a log factor for which the option claims no effect, as on the fixed part
@@ -64,10 +64,7 @@ class MemoryModel:
         """Return mean and standard deviation of the log peak (bytes) that a trial of each row would show."""
         batches = self._encoding.numbers(self._batch, rows, 1.0)
         # rows that differ only in the batch size share everything but the share that grows with it
-        key = np.zeros(len(rows), dtype=np.uint64)
-        for term in self._terms:
-            key = key * np.uint64(len(term.mean)) + (rows[:, term.column] + 1).astype(np.uint64)
-        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        first, group = groups(self._terms, rows)
         fixed, growing = self._design(rows[first])
         parts = [(fixed, fixed), (fixed, growing), (growing, growing)]
         fixed_variance, covariance, growing_variance = (

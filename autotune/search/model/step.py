@@ -21,11 +21,11 @@ from autotune.search.observation import Observation
 
 NORM = 10.0  # p: 7 % above the slower side where both are equal
 ON_CPU, ON_ACCELERATOR = 0.3, 0.0  # g before anything was measured
-CONTENTION_SD = 0.3  # of g
-CONTENTION_NOISE = 0.1  # of one measured contention, relative to the compute
+CONTENTION_SD = 0.3  # of g; judgement: as large as g is on a CPU, so that no contention at all is no surprise
+CONTENTION_NOISE = 0.1  # of one measured contention, relative to the compute; judgement
 RESTART_SD = 1.0  # of the log of the epoch's share, for each loader option: to a factor of e
 RESTART_FLOOR = 1e-3  # of the time per sample: a smaller share does not matter
-MISSED_SD = 0.02  # log ratio that the law may miss, for each option
+MISSED_SD = 0.02  # log ratio that the law may miss, for each option; judgement, as large as a pair in surrogate.py
 SPREAD_SAMPLES = 200
 ALL_SIDES = ("compute", "loader", "memory")
 
@@ -95,7 +95,10 @@ class StepModel:
         return np.asarray(np.log(self.samples(rows, normals)).std(axis=0))
 
     def samples(self, rows: Rows, normals: FloatArray) -> FloatArray:
-        """Return posterior samples of the time per sample, seconds, one for each line of three `normals`."""
+        """Return posterior samples of the time per sample, seconds, one for each line of three `normals`.
+
+        All rows share the normals: each sample is the same quantile of every row, no joint draw.
+        """
         missed, missed_sd = self._missed.predict(rows)
         return np.asarray(np.exp(self._law(rows, normals[:, :2]) + missed + missed_sd * normals[:, 2:]))
 

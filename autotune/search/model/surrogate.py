@@ -22,10 +22,10 @@ import numpy.typing as npt
 from autotune.search.model.encoding import Encoding, FloatArray, Rows
 
 CONSTANT_SD = 1.0  # the overall level comes from the data
-PAIR_SD = 0.02  # log ratio: two options together differ from their product by about 2 %
-FULL_SD = 0.02  # and what no pair explains
+PAIR_SD = 0.02  # log ratio: two options together differ from their product by about 2 %; judgement, scaled by the data
+FULL_SD = 0.02  # and what no pair explains; judgement, as large as a pair
 MAIN_SCALES = (0.5, 0.75, 1.0, 1.5, 2.5)  # of the options' own sd: priors may be timid or bold
-ROUGH = 0.1  # share of an ordered option's variance that neighbours do not share
+ROUGH = 0.1  # share of an ordered option's variance that neighbours do not share; by simulation: batches that jump
 PAIR_SCALES = (0.5, 1.0, 2.0, 4.0)
 NOISES = (0.01, 0.02, 0.03, 0.045, 0.07, 0.11)  # relative, one trial against its replicate
 MAIN_SPREAD, PAIR_SPREAD, NOISE_SPREAD = (
@@ -84,6 +84,15 @@ def correlation(encoding: Encoding, column: int) -> FloatArray:
     return alike
 
 
+def groups(terms: Sequence[Term], rows: Rows) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the first row of each group that is alike in every term, and each row's group."""
+    key = np.zeros(len(rows), dtype=np.uint64)
+    for term in terms:
+        key = key * np.uint64(len(term.mean)) + (rows[:, term.column] + 1).astype(np.uint64)
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return first, group
+
+
 class Surrogate:
     """The posterior after `targets` (natural logarithms) were seen at `rows`.
 
@@ -118,21 +127,13 @@ class Surrogate:
     def predict(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """Return mean and standard deviation of the noise-free logarithm at each row."""
         # rows that differ only in options of the other side are the same here
-        first, group = self._groups(rows)
+        first, group = groups(self._terms, rows)
         rows = rows[first]
         means, deviations = np.empty(len(rows)), np.empty(len(rows))
         for start in range(0, len(rows), CHUNK):
             chunk = slice(start, start + CHUNK)
             means[chunk], deviations[chunk] = self._predict(rows[chunk])
         return means[group], deviations[group]
-
-    def _groups(self, rows: Rows) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Return the first row of each group that is alike in every term, and each row's group."""
-        key = np.zeros(len(rows), dtype=np.uint64)
-        for term in self._terms:
-            key = key * np.uint64(len(term.mean)) + (rows[:, term.column] + 1).astype(np.uint64)
-        _, first, group = np.unique(key, return_index=True, return_inverse=True)
-        return first, group
 
     def _predict(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
         cross = self._covariance(self._rows, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 
@@ -12,11 +11,12 @@ from autotune.errors import UsageError
 from autotune.options.space import Space
 from autotune.search.samplers.distributions import distributions
 from autotune.search.samplers.objectives import Objective
+from autotune.search.samplers.stateless import Grid, Reseeded
 
 __all__ = ["SAMPLERS", "distributions", "make_sampler"]
 
 STRUCTURED = "structured"
-LARGEST_GRID = 100_000  # configs that Optuna's grid sampler lists in memory
+LARGEST_GRID = 100_000  # configs that are listed in memory
 
 
 Factory = Callable[[Space, int], BaseSampler]
@@ -53,34 +53,34 @@ def make_sampler(
 def _tpe(space: Space, seed: int) -> BaseSampler:
     from optuna.samplers import TPESampler
 
-    return TPESampler(seed=seed)
+    return Reseeded(lambda own: TPESampler(seed=own), seed)
 
 
 def _gp(space: Space, seed: int) -> BaseSampler:
     from optuna.exceptions import ExperimentalWarning
     from optuna.samplers import GPSampler
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        return GPSampler(seed=seed, deterministic_objective=False)
+    def make(own: int) -> BaseSampler:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return GPSampler(seed=own, deterministic_objective=False)
+
+    return Reseeded(make, seed)
 
 
 def _random(space: Space, seed: int) -> BaseSampler:
     from optuna.samplers import RandomSampler
 
-    return RandomSampler(seed=seed)
+    return Reseeded(lambda own: RandomSampler(seed=own), seed)
 
 
 def _grid(space: Space, seed: int) -> BaseSampler:
-    from optuna.samplers import GridSampler
-
-    size = math.prod(len(values) for values in space.choices.values())
-    if size > LARGEST_GRID:
+    if space.size() > LARGEST_GRID:
         raise UsageError(
-            f"a grid of {size:,} configs is too large to list",
+            f"a grid of {space.size():,} configs is too large to list",
             hint="Restrict the options, or use another sampler.",
         )
-    return GridSampler({name: list(values) for name, values in space.choices.items()}, seed=seed)
+    return Grid(space, seed)
 
 
 OTHERS: dict[str, Factory] = {"tpe": _tpe, "gp": _gp, "random": _random, "grid": _grid}

@@ -9,7 +9,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.config import Config
 from autotune.options.space import Space
-from autotune.search.observation import ATTRIBUTE, Observation, counting
+from autotune.search.observation import ATTRIBUTE, INTERRUPTED, Observation, counting
 from autotune.search.samplers.distributions import config_from
 
 
@@ -45,3 +45,11 @@ def read_history(study: Study, space: Space, current: FrozenTrial | None = None)
         elif trial.state is TrialState.RUNNING and trial.params.keys() == space.choices.keys():
             running.append(config_from(space, trial.params))
     return History(counting(seen), running)
+
+
+def progress(study: Study, current: FrozenTrial) -> tuple[int, int]:
+    """Return how many trials were answered and how many others run: an undisturbed search would count the same."""
+    others = [trial for trial in study.get_trials(deepcopy=False) if trial.number != current.number]
+    running = sum(trial.state is TrialState.RUNNING for trial in others)
+    answered = sum(trial.state.is_finished() and trial.user_attrs.get("outcome") != INTERRUPTED for trial in others)
+    return answered, running

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.search.model.belief import Belief, Outlook
-from autotune.search.model.encoding import FloatArray, Rows
+from autotune.search.model.encoding import FloatArray
 
-FRONT_AFTER = 6  # trials; the front needs a model and a fast config to start from
+FRONT_AFTER = 6  # trials: the front needs a model and a fast config to start from; by simulation (synthetic)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -36,10 +36,6 @@ class Objective(ABC):
     @abstractmethod
     def order(self, belief: Belief) -> list[int]:
         """Return the positions in `belief.measured` of feasible configs, best first."""
-
-    def admits(self, belief: Belief, rows: Rows) -> Mask:
-        """Return which rows may be proposed."""
-        return np.ones(len(rows), dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -100,19 +96,9 @@ class Pareto(Objective):
 
 @dataclass(frozen=True)
 class Latency(Throughput):
-    """Smallest step time at the baseline's batch size."""
+    """Smallest time per sample and nothing beside it: the space holds one batch size, so that is the step's."""
 
     front_share: float = 0.0
-
-    def admits(self, belief: Belief, rows: Rows) -> Mask:
-        encoding = belief.encoding
-        batch = encoding.space.baseline.get("batch_size")
-        if batch is None:
-            return np.ones(len(rows), dtype=bool)
-        return np.asarray(rows[:, encoding.column["batch_size"]] == encoding.level("batch_size", batch))
-
-    def order(self, belief: Belief) -> list[int]:
-        return _by(belief.measured_times, belief.feasible & self.admits(belief, belief.measured))
 
 
 OBJECTIVES: dict[str, type[Objective]] = {

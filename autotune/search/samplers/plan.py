@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 from optuna.distributions import IntDistribution
@@ -45,11 +46,15 @@ def baseline_due(seen: Sequence[Observation], baseline: Config) -> bool:
 
 
 def expert_at_baseline(space: Space, history: History) -> Config:
-    """Return the expert's settings at the baseline's batch size; uncompiled where compiling them did not work."""
+    """Return the expert's settings at the baseline's batch size, or at the choice that is nearest to it.
+
+    Uncompiled where compiling them did not work.
+    """
     expert = space.expert()
-    batch = space.baseline.get("batch_size")
-    if batch is not None and batch in space.choices.get("batch_size", ()):
-        expert = space.canonical(expert.replace(batch_size=batch))
+    batch, choices = space.baseline.get("batch_size"), space.choices.get("batch_size", ())
+    if batch is not None and choices:
+        nearest = min(choices, key=lambda size: abs(math.log(int(size) / int(batch))))
+        expert = space.canonical(expert.replace(batch_size=nearest))
     if any(trial.config == expert and trial.outcome is Outcome.UNSUPPORTED for trial in history.seen):
         compiling = [option for option in space.options() if option.start_s(expert.value(option.name), space.context)]
         return space.canonical(expert.replace(**{option.name: option.default for option in compiling}))

@@ -22,12 +22,13 @@ from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_be
 
 SAMPLES = 64  # posterior samples an expected gain is averaged over, in antithetic pairs
 PROMISING = 4_000  # configs that survive the quick look
-OPTIMISM = 1.5  # standard deviations below the mean that the quick look supposes
-CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teaches but a bound
+OPTIMISM = 1.5  # standard deviations below the mean that the quick look supposes; judgement: what EI mostly feeds on
+CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teaches but a bound; by simulation (synthetic)
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
-BOLD_TRIALS = 5  # so long a trial that does not fit teaches where the limit is; later ones know it
-LIKELY_FITS = 0.9  # configs less likely to fit are not tried then
-THRIFT, TIMED_THRIFT = 0.5, 1.0  # between a budget counted in trials (0) and one counted in seconds (1)
+BOLD_TRIALS = 5  # so long a trial that does not fit teaches where the limit is; later ones know it; judgement
+LIKELY_FITS = 0.9  # configs less likely to fit are not tried then; by results/search/oracle: hardly one ran over
+# exponent of a trial's cost: 0 for a budget in trials, 1 for one in seconds; half way by simulation (synthetic)
+THRIFT, TIMED_THRIFT = 0.5, 1.0
 FEW_TRIALS = 8  # below this budget the model only exploits
 NEIGHBOURHOODS = 5  # best configs whose neighbours are candidates in a large space
 SMALL_GAIN = 0.01  # expected improvement that is not worth a trial
@@ -116,9 +117,9 @@ class StructuredSampler(BaseSampler):
         if gains is None:
             return None
         if len(gains) == 0:
-            return "every config that may fit has been measured"
+            return "every config that likely fits, in a trial that is not too long, has been measured"
         if self.trials is not None and pool.count(Encoding(self.space)) <= self.trials:
-            return None  # so small a space is measured whole
+            return None  # so small a space is measured whole, but for what likely does not fit
         for back in range(PATIENCE):
             gains = gains if back == 0 else self._gains_left(history.before(told - back))
             if gains is None or gains.max(initial=0.0) >= SMALL_GAIN:
@@ -154,6 +155,11 @@ class StructuredSampler(BaseSampler):
         return rows, *self._worth(belief, told, rows, np.concatenate([half, -half]))
 
     def _worth(self, belief: Belief, told: int, rows: Rows, normals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what each row is worth as the next trial, and its expected gain.
+
+        Worth is not the gain an expected second: it counts P(fits) twice, since a trial that does not fit is lost, and
+        the cost by its root, since most budgets are counted in trials.
+        """
         outlook = belief.outlook(rows, normals)
         chance = outlook.fits**CAUTION * outlook.runs
         worth = self.objective.gain_at(told, belief, outlook) * chance / outlook.costs**self.thrift
@@ -167,8 +173,7 @@ class StructuredSampler(BaseSampler):
         best = belief.measured[self.objective.order(belief)[:NEIGHBOURHOODS]]
         rows = np.concatenate([pool.candidates(encoding, best, rng), pool.refined(encoding, best, "batch_size")])
         rows = pool.without(encoding, rows, np.concatenate([belief.tried, belief.running]))
-        rows = pool.without_conflicts(encoding, rows)
-        return rows[self.objective.admits(belief, rows)]
+        return pool.without_conflicts(encoding, rows)
 
     def _at_random(self, history: History) -> Config:
         """Return a legal config that was not tried, while nothing has been measured yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,7 @@ def attribute(
     *,
     canonical: Callable[[Config], Config] = lambda config: config,
     legal: Callable[[Config], str | None] = lambda config: None,
+    kept: Collection[str] = (),
     design: Design = THOROUGH,
     alpha: float = 0.05,
     seed: int = 0,
@@ -112,11 +113,12 @@ def attribute(
         baseline: canonical, as is the winner.
         canonical: `Space.canonical`.
         legal: `Space.legal`.
+        kept: options that are not put back, since the user asked for what they are.
         alpha: of the smaller config's claim against the baseline.
         window_s: expected time of a window, from the verification; decides how many options there is time for.
     """
     bench = Bench(measure, deadline_s=deadline_s, clock=clock, window_s=window_s)
-    questions = _questions(baseline, winner, canonical, legal)
+    questions = [item for item in _questions(baseline, winner, canonical, legal) if item.option not in kept]
     found, windows = _rounds(bench.part(1 - CONFIRM_SHARE), winner, questions, design, seed, window_s)
     idle = [item.option for item in found if item.gives_nothing]
     minimal = canonical(winner.replace(**{name: baseline.value(name) for name in idle}))

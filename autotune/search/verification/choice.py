@@ -35,7 +35,7 @@ class Ranked:
     sample_s: float | None = None
     """geometric mean of its windows; None where there was no time for a round"""
     peak_bytes: int = 0
-    """largest steady peak: of tensors on an accelerator, of the processes on a CPU"""
+    """largest peak of its windows, of the memory that decides whether it fits"""
     tied: bool = False
     """whether its rounds do not tell it from the first"""
 
@@ -88,7 +88,7 @@ def _times(windows: Sequence[Window], arm: str, rounds: int) -> list[float]:
 def _ranked(config: Config, arm: str, times: Mapping[str, list[float]], best: str, windows: Sequence[Window]) -> Ranked:
     own = [window for window in windows if window.arm == arm]
     found = times[arm]
-    peak = max((window.allocated_bytes or window.host_bytes for window in own), default=0)
+    peak = max((window.peak_bytes for window in own), default=0)
     if not found:
         return Ranked(config=dict(config), peak_bytes=peak)
     mean_s = math.exp(sum(math.log(time_s) for time_s in found) / len(found))

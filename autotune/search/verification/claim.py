@@ -10,7 +10,7 @@ from typing import Any
 from autotune.config import Config
 from autotune.search.verification.design import Design
 from autotune.search.verification.schedule import abba
-from autotune.search.verification.statistics import Comparison, Verdict, compare, look_alpha
+from autotune.search.verification.statistics import NOISE, Comparison, Verdict, compare, look_alpha
 from autotune.search.verification.windows import Bench, Window, disturbances
 
 BASELINE, CANDIDATE = "baseline", "candidate"
@@ -49,9 +49,16 @@ class Claim:
         return max(found.rounds_to_settle, FEWEST_ROUNDS)
 
     def reaches(self, speedup: float) -> bool:
-        """Return whether the candidate is proven to be at least so many times as fast as the baseline."""
+        """Return whether the candidate is proven to be at least so many times as fast as the baseline.
+
+        Noise alone is no reason against it: an interval around 1 may well lie above a value below 1.
+        """
         found = self.comparison
-        return self.verdict is Verdict.FASTER and found is not None and found.lower >= speedup
+        return found is not None and self.reason in ("", NOISE) and found.lower >= speedup
+
+    def peak_bytes(self, arm: str) -> int:
+        """Return the largest peak of an arm's windows, of the memory that decides whether a config fits."""
+        return max((window.peak_bytes for window in self.windows if window.arm == arm), default=0)
 
     @property
     def figures(self) -> Figures | None:
@@ -93,10 +100,15 @@ def claim(
     alpha: float,
     seed: int,
     stage: str = "claim",
+    least: float | None = None,
 ) -> Claim:
     """Measure pairs until a planned look settles it, the plan is done or the time is up.
 
     With the same config twice this is the self-test: it should say "same" or "inconclusive".
+
+    Args:
+        least: speed-up that the candidate should reach: the looks go on while it lies within the interval, which the
+            alphas of the planned looks allow for.
     """
     arms = {BASELINE: baseline, CANDIDATE: candidate}
     total = design.looks[-1]
@@ -122,7 +134,8 @@ def claim(
             break
         if index + 1 in design.looks:
             looks.append(look(len(design.looks)))
-            if looks[-1].verdict is not Verdict.INCONCLUSIVE and not disturbances(windows):
+            asked = least is not None and looks[-1].lower < least <= looks[-1].upper
+            if looks[-1].verdict is not Verdict.INCONCLUSIVE and not asked and not disturbances(windows):
                 break
     measured = len(pairs(windows, BASELINE, CANDIDATE))
     if measured >= 2 and (not looks or looks[-1].pairs < measured) and not (failure or reason):

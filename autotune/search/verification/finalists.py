@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from autotune.config import Config
 from autotune.records import Outcome
+from autotune.search.aim import FASTEST, Aim
 from autotune.search.observation import Observation
 
 FEWEST, MOST = 3, 5  # simulated at 5 % noise: four rounds of five leave 0.7 % of regret
@@ -17,10 +18,12 @@ def finalists(
     keeps_batch: Callable[[Config], bool],
     *,
     barred: Collection[Config] = (),
+    aim: Aim = FASTEST,
 ) -> list[Config]:
-    """Return the finalists for both answers together, best first by the search's own times.
+    """Return the finalists for both answers together, best first by the search's own figures.
 
-    Each answer has the best three, and up to two more that lie within their own uncertainty of the third.
+    Each answer has the best three, and up to two more that lie within their own uncertainty of the third; or, where
+    memory is to be small, the fastest, by which all are judged.
     A config that was measured several times counts with its mean; one that failed or did not fit once is out.
 
     Args:
@@ -36,9 +39,23 @@ def finalists(
         for config, seen in found.items()
         if config not in barred and all(_sound(observation) for observation in seen)
     }
-    order = sorted(sound, key=lambda config: _log_time(sound[config]))
-    chosen = {*_best(order, sound), *_best([config for config in order if keeps_batch(config)], sound)}
-    return [config for config in order if config in chosen]
+    fastest_first = sorted(sound, key=lambda config: _log_time(sound[config]))
+    chosen: set[Config] = set()
+    for among in (fastest_first, [config for config in fastest_first if keeps_batch(config)]):
+        if aim.keep is None:
+            chosen.update(_best(among, sound))
+        else:
+            chosen.update([*_by(aim, among, sound)[:FEWEST], *among[:1]])
+    chosen_first = [config for config in fastest_first if config in chosen]
+    return list(dict.fromkeys([*_by(aim, chosen_first, sound), *chosen_first]))
+
+
+def _by(aim: Aim, configs: Sequence[Config], found: dict[Config, list[Observation]]) -> list[Config]:
+    return aim.order(
+        configs,
+        lambda config: math.exp(_log_time(found[config])),
+        lambda config: max(seen.peak_bytes or 0 for seen in found[config]),
+    )
 
 
 def _sound(observation: Observation) -> bool:

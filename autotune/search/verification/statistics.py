@@ -16,6 +16,8 @@ import numpy as np
 MARGIN = 0.02  # speed-ups closer to 1 than this are of no practical interest
 MIN_PAIRS = 4  # fewer leave Student's t at the mercy of its assumption of normal noise
 MAX_DECIMALS = 4
+NOISE = "noise"
+"""the reason of an interval that is too wide to say anything"""
 
 SEQUENTIAL = {0.05: 0.0221, 0.025: 0.0106}
 """alpha of each of up to three looks at 6, 9 and 12 pairs, by the alpha of all together (Pocock 1977).
@@ -102,13 +104,17 @@ def _judge(mean: float, half: float, middle: float, pairs: int, margin: float) -
         return (Verdict.FASTER if mean > 0 else Verdict.SLOWER), ""
     if abs(mean) + half <= math.log1p(margin):
         return Verdict.SAME, ""
-    return Verdict.INCONCLUSIVE, "noise"
+    return Verdict.INCONCLUSIVE, NOISE
 
 
 def _rounds_needed(mean: float, spread: float, quantile: float, margin: float) -> int:
-    """Return about how many rounds would settle it: (t sd / ln(1 + |S - 1|))^2, for no less than the margin."""
-    difference = max(abs(math.expm1(mean)), margin)
-    return math.ceil((quantile * spread / math.log1p(difference)) ** 2)
+    """Return about how many rounds would settle it, at even odds: (t sd / half-width)^2.
+
+    The half-width is what a verdict leaves room for: the mean, to be faster or slower, or what is left of the margin,
+    to be the same.
+    """
+    half = max(abs(mean), math.log1p(margin) - abs(mean))
+    return math.ceil((quantile * spread / half) ** 2)
 
 
 def noise_floor(baseline_s: Sequence[float]) -> float:

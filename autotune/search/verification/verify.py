@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from autotune.config import Config
 from autotune.options.accumulation import samples_per_update
+from autotune.search.aim import FASTEST, Aim
 from autotune.search.verification.choice import Choice, Dropped, Ranked, choose
 from autotune.search.verification.claim import Claim, claim
 from autotune.search.verification.design import THOROUGH, Design
@@ -24,6 +25,7 @@ def verify(
     finalists: Sequence[Config],
     *,
     keeps_batch: Callable[[Config], bool] | None = None,
+    aim: Aim = FASTEST,
     design: Design = THOROUGH,
     seed: int = 0,
     deadline_s: float = math.inf,
@@ -37,6 +39,7 @@ def verify(
         measure: measures one window in a fresh process, by a plan fixed beforehand and without early stop.
         finalists: canonical configs, best first by the search, those that keep the batch among them.
         keeps_batch: whether a config makes as many samples a step as the baseline; by default, found by its values.
+        aim: what is best.
         deadline_s: reading of `clock` at which everything has to be done.
         window_s: expected wall time of a window, from the search.
         self_test: first compare the baseline with itself.
@@ -49,7 +52,7 @@ def verify(
         # at most a fifth: the answers need the rest
         tested = claim(bench.part(0.2), baseline, baseline, design, alpha=design.alpha, seed=seed, stage="aa")
     choice = choose(bench.part(CHOOSE_SHARE), baseline, distinct, design, seed)
-    best, same_batch, dropped = _answers(bench, baseline, choice, keeps, design, seed)
+    best, same_batch, dropped = _answers(bench, baseline, choice, keeps, aim, design, seed)
     return Verification(
         design=design,
         choice=choice,
@@ -65,13 +68,14 @@ def _answers(
     baseline: Config,
     choice: Choice,
     keeps: Callable[[Config], bool],
+    aim: Aim,
     design: Design,
     seed: int,
 ) -> tuple[Claim | None, Claim | None, list[Dropped]]:
     """Return the claims of both answers (the second only where it is another config), and who was dropped."""
-    order = [Config(**ranked.config) for ranked in choice.ranking]
-    keeping = [config for config in order if keeps(config)]
-    two = bool(keeping) and keeping[0] != order[0]
+    order = _by(aim, choice.ranking)
+    keeping = _by(aim, [ranked for ranked in choice.ranking if keeps(Config(**ranked.config))])
+    two = bool(keeping) and not keeps(order[0])
     alpha = design.alpha / 2 if two else design.alpha
     dropped: list[Dropped] = []
 
@@ -92,6 +96,13 @@ def _answers(
     if not two or not left or best is None or Config(**best.candidate) == left[0]:
         return best, None, dropped
     return best, first_that_runs(bench, left, seed + 2), dropped
+
+
+def _by(aim: Aim, ranking: Sequence[Ranked]) -> list[Config]:
+    """Return the answers among them, best first. Without a round there are no figures, and the search's order stays."""
+    if all(ranked.sample_s for ranked in ranking):
+        ranking = aim.order(ranking, lambda ranked: ranked.sample_s or math.inf, lambda ranked: ranked.peak_bytes)
+    return [Config(**ranked.config) for ranked in ranking]
 
 
 def within_noise(choice: Choice) -> list[Ranked]:

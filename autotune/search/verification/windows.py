@@ -38,6 +38,8 @@ class Window:
     flags: tuple[str, ...] = ()
     disturbed: bool = False
     """whether one of the flags is a hard one"""
+    peak_bytes: int = 0
+    """of the memory that decides whether the config fits, over the whole life of the window's process"""
     allocated_bytes: int = 0
     """steady peak of live tensors on the accelerator"""
     host_bytes: int = 0
@@ -119,6 +121,7 @@ class Bench:
             step_s=found.step_s,
             flags=found.flags,
             disturbed=found.disturbed,
+            peak_bytes=found.lifetime.needed(accelerator=found.lifetime.reserved > 0),
             allocated_bytes=found.steady.allocated,
             host_bytes=max(found.steady.host, found.steady.tree_pss),
             sm_clock_mhz=found.sm_clock_mhz,

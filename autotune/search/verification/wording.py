@@ -6,7 +6,7 @@ import math
 
 from autotune.search.verification.attribution import Confirmation, Contribution
 from autotune.search.verification.claim import Claim
-from autotune.search.verification.statistics import Verdict, decimals
+from autotune.search.verification.statistics import NOISE, Verdict, decimals
 
 
 def sentence(result: Claim | Confirmation) -> str:
@@ -21,7 +21,7 @@ def sentence(result: Claim | Confirmation) -> str:
         comparison = result.to_baseline
         settled = comparison is not None and not result.reason
         verdict = comparison.verdict if comparison and settled else Verdict.INCONCLUSIVE
-    if comparison is None or (verdict is Verdict.INCONCLUSIVE and result.reason not in ("", "noise")):
+    if comparison is None or (verdict is Verdict.INCONCLUSIVE and result.reason not in ("", NOISE)):
         needed = result.rounds_needed if isinstance(result, Claim) else 0
         more = f"; about {needed} undisturbed rounds would be needed (--wait-idle waits for a quiet machine)"
         return f"inconclusive: {result.reason}" + (more if needed else "")

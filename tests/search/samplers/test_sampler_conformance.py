@@ -10,11 +10,12 @@ import pytest
 from optuna.trial import TrialState
 
 from autotune.errors import UsageError
+from autotune.options import OPTIONS
 from autotune.options.space import Space, make_space
 from autotune.records import Outcome
-from autotune.search.observation import ATTRIBUTE, Observation
+from autotune.search.observation import ATTRIBUTE, INTERRUPTED, Observation
 from autotune.search.samplers import SAMPLERS, distributions, make_sampler
-from autotune.search.samplers.distributions import config_from, holds
+from autotune.search.samplers.distributions import config_from, holds, parameters
 from tests.search.conftest import accelerator_context, observe
 
 
@@ -75,6 +76,46 @@ def test_a_sampler_finds_a_config_better_than_the_baseline(name: str, small_spac
         trial = ask(study, small_space)
         tell(study, trial, observe(config_from(small_space, trial.params)))
     assert study.best_value < math.log(observe(small_space.baseline).sample_s or math.nan) - 0.3
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_resumed_search_proposes_what_the_undisturbed_one_would(name: str, small_space: Space) -> None:
+    undisturbed, cut = (study_of(small_space, name, seed=5) for _ in range(2))
+    for number in range(13):
+        if number in (0, 4, 12):  # at the start, while parameters are drawn, and when there is something to learn from
+            interrupted = ask(cut, small_space)
+            interrupted.set_user_attr("outcome", INTERRUPTED)
+            cut.tell(interrupted, state=TrialState.FAIL)
+            cut.sampler = study_of(small_space, name, seed=5).sampler
+        trials = [ask(study, small_space) for study in (undisturbed, cut)]
+        assert trials[0].params == trials[1].params
+        for study, trial in zip((undisturbed, cut), trials, strict=True):
+            tell(study, trial, observe(config_from(small_space, trial.params)))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("batch_size", [32, 50])
+def test_a_sampler_with_nothing_left_ends_cleanly(name: str, batch_size: int) -> None:
+    """Also where trials that it did not propose were measured: of the baseline, in the space or beside it."""
+    restricted = {"batch_size": [16, 32], "precision": ["fp32", "bf16"]}
+    others = [option for option in OPTIONS if option not in restricted]
+    space = make_space(accelerator_context(batch_size=batch_size), restricted=restricted, excluded=others)
+    study = study_of(space, name)
+    if holds(space, space.baseline):
+        study.enqueue_trial(parameters(space, space.baseline))
+        tell(study, ask(study, space), observe(space.baseline))
+    else:
+        tell(study, study.ask(), observe(space.baseline))
+    configs = []
+    for _ in range(8):
+        trial = ask(study, space)
+        configs.append(config_from(space, trial.params))
+        tell(study, trial, observe(configs[-1]))
+    assert all(holds(space, config) for config in configs)
+    if name == "grid":
+        left = 4 - (batch_size == 32)
+        assert len(set(configs[:left])) == left
+        assert space.baseline not in configs[:left]
 
 
 def test_an_unknown_sampler_is_named_with_the_known_ones(small_space: Space) -> None:

@@ -18,7 +18,7 @@ from autotune.search.model.encoding import Encoding
 from autotune.search.observation import Observation
 from autotune.search.samplers.distributions import config_from, holds
 from autotune.search.samplers.history import History
-from autotune.search.samplers.objectives import OBJECTIVES, Latency, Memory, Pareto
+from autotune.search.samplers.objectives import OBJECTIVES, Memory, Pareto
 from autotune.search.samplers.structured import BOLD_TRIALS, StructuredSampler
 from tests.search.conftest import LIMIT_BYTES, accelerator_context, observe
 from tests.search.samplers.test_sampler_conformance import ask, study_of, tell
@@ -169,13 +169,6 @@ def test_memory_is_saved_without_losing_throughput(space: Space) -> None:
     assert belief.measured_peaks[chosen] < belief.measured_peaks[belief.measured_times.argmin()]
 
 
-def test_latency_keeps_the_batch(space: Space) -> None:
-    sampler = StructuredSampler(space, objective=Latency())
-    belief = believe(sampler, search(sampler, 12))
-    best = belief.encoding.config(belief.measured[sampler.objective.order(belief)[0]])
-    assert best["batch_size"] == space.baseline["batch_size"]
-
-
 def test_a_front_has_no_dominated_config(space: Space) -> None:
     sampler = StructuredSampler(space, objective=Pareto())
     belief = believe(sampler, search(sampler, 20))
@@ -248,3 +241,28 @@ def test_an_expert_whose_compiling_does_not_work_is_tried_without_it() -> None:
     later = [trial.config for trial in search(StructuredSampler(space), 5, seen)][3:]
     assert later[0] == plain
     assert later[1] == plain.replace(batch_size=later[1]["batch_size"])
+
+
+@pytest.mark.parametrize(("batch_size", "nearest"), [(4, 8), (10, 8), (32, 32), (50, 48), (100, 96), (500, 256)])
+def test_the_expert_runs_at_the_baselines_batch_or_the_nearest(batch_size: int, nearest: int) -> None:
+    space = make_space(accelerator_context(batch_size=batch_size))
+    seen = [observe(space.baseline)] * 2
+    assert StructuredSampler(space).propose(History(seen, []))["batch_size"] == nearest
+
+
+def test_a_search_ends_in_words_that_say_what_was_left_out(small_space: Space) -> None:
+    """Configs that hardly fit are left out, and so they are not said to be measured."""
+    study = study_of(small_space, "structured")
+    sampler = study.sampler
+    assert isinstance(sampler, StructuredSampler)
+    configs = set()
+    while (reason := sampler.reason_to_stop(study)) is None:
+        trial = ask(study, small_space)
+        configs.add(config := config_from(small_space, trial.params))
+        seen = dataclasses.replace(observe(config), limit_bytes=2_900)
+        over = (seen.peak_bytes or 0) > 2_900
+        tell(
+            study, trial, Observation(config=config, outcome=Outcome.OUT_OF_MEMORY, limit_bytes=2_900) if over else seen
+        )
+    assert len(configs) < 24
+    assert "likely fits" in reason

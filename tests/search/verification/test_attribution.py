@@ -68,6 +68,14 @@ def test_two_options_that_stand_in_for_each_other_stay():
     assert result.config == dict(WINNER)
 
 
+def test_what_the_user_asked_for_is_not_put_back():
+    found = machine()
+    result = run(found, kept=["channels_last"])
+    assert set(by_option(result)) == {"precision", "num_workers"}
+    assert result.confirmation is None
+    assert all(config.value("channels_last") for config in found.configs)
+
+
 def test_without_idle_options_nothing_is_confirmed():
     result = run(machine(), WINNER.replace(channels_last=False))
     assert result.confirmation is None

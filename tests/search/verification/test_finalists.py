@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.config import Config
 from autotune.records import Outcome
+from autotune.search.aim import Aim
 from autotune.search.observation import Observation
 from autotune.search.verification import finalists
 
@@ -43,6 +44,13 @@ def test_who_failed_once_did_not_fit_or_was_proven_slower_is_out():
         seen(40, 1.1),
     ]
     assert sizes(observations, barred=[Config(batch_size=40)]) == [32]
+
+
+def test_where_memory_is_to_be_small_the_smallest_go_and_the_fastest_to_judge_them_by():
+    observations = [seen(8 * place, 1.0 + place / 100, peak_bytes=100 - place) for place in range(1, 8)]
+    slow = seen(64, 2.0, peak_bytes=1)
+    assert sizes([*observations, slow], aim=Aim(keep=0.95)) == [48, 40, 32, 8]
+    assert sizes([*observations, slow], lambda config: config["batch_size"] == 64, aim=Aim(keep=0.95))[-1] == 64
 
 
 def test_nothing_measured_nobody_goes():

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from autotune.config import Config
+from autotune.search.aim import Aim
 from autotune.search.verification import QUICK, THOROUGH, Verdict, verify, within_noise
 from autotune.search.verification.choice import choose
 from autotune.search.verification.claim import claim
@@ -60,6 +61,14 @@ def test_one_answer_where_the_best_keeps_the_batch():
 def test_the_caller_says_what_keeps_the_batch():
     result = run(machine(), keeps_batch=lambda config: True)
     assert result.best.candidate == dict(FASTER)
+    assert result.same_batch is None
+
+
+def test_where_memory_is_to_be_small_the_smallest_that_is_fast_enough_is_claimed():
+    sizes = {BASELINE: 50, FAST: 30, WORKERS: 10, FASTER: 40}
+    result = run(machine(peaks=lambda config: sizes[config]), aim=Aim(keep=0.85))
+    assert result.best.candidate == dict(FAST)  # WORKERS is smaller, and has 0.7 / 0.9 of FASTER's throughput
+    assert result.best.peak_bytes("candidate") == 30
     assert result.same_batch is None
 
 
@@ -129,6 +138,35 @@ def test_the_least_speedup_is_asked_of_the_lower_bound():
     assert found.reaches(lower)
     assert not found.reaches((estimate + lower) / 2)
     assert not run(machine(flags=lambda index: ("gpu_shared",)), finalists=[FAST]).best.reaches(1.0)
+
+
+def test_the_looks_go_on_while_the_least_speedup_lies_within_the_interval():
+    """1.25x is soon told from 1, and not from 1.2."""
+
+    def claimed(least: float | None):
+        found = SyntheticMachine(lambda config: 0.8 if config == FAST else 1.0, white(4, 0.03))
+        bench = Bench(found.measure, clock=found.clock)
+        return claim(bench, BASELINE, FAST, THOROUGH, alpha=0.05, seed=0, least=least)
+
+    early, late = claimed(None), claimed(1.2)
+    assert (len(early.looks), early.reaches(1.2)) == (1, False)
+    assert late.looks[0] == early.looks[0]
+    assert len(late.looks) > 1
+    assert late.reaches(1.2)
+    assert {look.alpha for look in late.looks} == {0.0221}
+    for settled in (1.1, 1.6):  # beside the interval: the first look has answered
+        assert len(claimed(settled).looks) == 1
+
+
+def test_a_least_speedup_below_one_is_reached_by_what_is_as_fast():
+    found = SyntheticMachine(lambda config: 1.0, white(2, 0.002))
+    same = claim(Bench(found.measure, clock=found.clock), BASELINE, FAST, QUICK, alpha=0.05, seed=0, least=0.95)
+    assert same.verdict is Verdict.SAME
+    assert same.reaches(0.95)
+    assert not same.reaches(1.0 + same.comparison.noise)
+    noisy = dataclasses.replace(same, verdict=Verdict.INCONCLUSIVE, reason="noise")
+    assert noisy.reaches(0.95)
+    assert not dataclasses.replace(noisy, reason="environment: throttled").reaches(0.95)
 
 
 def test_the_self_test_compares_the_baseline_with_itself():

@@ -1,0 +1,107 @@
+"""What ties a study to its search, and a resumed search to the memory that its trials were allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+
+from autotune.errors import RunFolderError, UsageError
+from autotune.machine import Machine
+from autotune.records import Limits
+from autotune.search.setup import GIB, Wishes, _limits
+from tests.search.simulated import FACTS, SimulatedRunner
+from tests.search.test_search import Harness
+
+
+def harness(tmp_path: Path, name: str, out: str = "") -> Harness:
+    script = tmp_path / f"{name}.py"
+    script.write_text("x = 1\n")
+    return Harness(script, tmp_path / (out or name))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/shared.db"
+
+
+def test_two_workloads_in_one_storage_know_nothing_of_each_other(tmp_path: Path, storage: str) -> None:
+    alone, beside = SimulatedRunner(), SimulatedRunner()
+    harness(tmp_path, "b", "alone")(alone, trials=6)
+    harness(tmp_path, "a")(SimulatedRunner(), trials=5, storage=storage)
+    harness(tmp_path, "b")(beside, trials=6, storage=storage)
+    assert beside.configs == alone.configs
+    names = optuna.get_all_study_names(storage)
+    assert sorted(name.split(" (")[0] for name in names) == ["a.py on simulated", "b.py on simulated"]
+
+
+def test_the_same_search_again_is_refused_or_begins_anew(tmp_path: Path, storage: str) -> None:
+    first, again = SimulatedRunner(), SimulatedRunner()
+    harness(tmp_path, "a")(first, trials=5, storage=storage)
+    with pytest.raises(RunFolderError, match="holds an earlier search of the same workload") as caught:
+        harness(tmp_path, "a", "other")(again, trials=5, storage=storage)
+    assert "--force" in (caught.value.hint or "")
+    assert not (tmp_path / "other" / "run.json").exists()
+    harness(tmp_path, "a")(again, trials=5, storage=storage, force=True)
+    assert again.configs == first.configs
+    (name,) = optuna.get_all_study_names(storage)
+    assert len(optuna.load_study(study_name=name, storage=storage).trials) == 5
+
+
+def test_a_search_in_a_named_storage_is_resumed(tmp_path: Path, storage: str) -> None:
+    search, rest = harness(tmp_path, "a"), SimulatedRunner()
+    search(SimulatedRunner(), trials=4, storage=storage)
+    search(rest, trials=6, storage=storage, resume=True)
+    assert len(rest.configs) == 2
+    assert "resumed with 4 trials measured before" in search.listener.notes
+
+
+def test_a_resumed_search_keeps_its_limits_or_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search, read = harness(tmp_path, "a"), Machine.read
+
+    def free(available: float) -> None:
+        changed = dataclasses.replace(read(), available_bytes=int(available * GIB))
+        monkeypatch.setattr(Machine, "read", lambda: changed)
+
+    def allowed(trials: int, **flow: Any) -> set[int]:
+        runner = SimulatedRunner()
+        search(runner, trials=trials, host_memory_limit_bytes=None, **flow)
+        return {spec.limits.host_bytes for spec in runner.asked}
+
+    free(10)
+    assert allowed(3) == {8 * GIB}
+    for available in (9, 40):  # 80 % of which would be another limit
+        free(available)
+        assert allowed(4, resume=True) <= {8 * GIB}
+    free(5)
+    with pytest.raises(UsageError, match=r"allowed 8\.00 GiB of host memory, and 5\.00 GiB are free now") as caught:
+        search(SimulatedRunner(), trials=6, host_memory_limit_bytes=None, resume=True)
+    assert caught.value.hint == "Free the memory, or start anew with --force."
+
+
+def test_the_same_holds_for_the_memory_of_a_device() -> None:
+    machine: Any = SimpleNamespace(available_bytes=100 * GIB)
+    wishes = Wishes(limits=Limits(host_bytes=40 * GIB, device_bytes=60 * GIB))
+    facts = dataclasses.replace(FACTS, device="cuda:0", device_free_bytes=62 * GIB)
+    assert _limits(wishes, machine, facts).device_bytes == 60 * GIB
+    facts = dataclasses.replace(facts, device_free_bytes=50 * GIB)
+    with pytest.raises(UsageError, match=r"60\.00 GiB of device memory, and 50\.00 GiB"):
+        _limits(wishes, machine, facts)
+
+
+@pytest.mark.parametrize("batch_size", [4, 10, 32, 50, 100])
+def test_latency_measures_the_baselines_batch_size_whatever_the_grid(tmp_path: Path, batch_size: int) -> None:
+    runner = SimulatedRunner()
+    result = harness(tmp_path, "a")(runner, trials=8, objective="latency", baseline={"batch_size": batch_size})
+    assert {config["batch_size"] for config in runner.configs} == {batch_size}
+    assert len({tuple(config.items()) for config in runner.configs}) == 7
+    assert result.best != result.prepared.space.baseline
+
+
+def test_latency_of_another_batch_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="baseline's batch size, which is 32, not 64"):
+        harness(tmp_path, "a")(SimulatedRunner(), objective="latency", fixed={"batch_size": 64})
