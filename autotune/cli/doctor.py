@@ -29,18 +29,17 @@ def doctor(
 
     Takes about a minute. Changes nothing; the exit status is 0 with or without findings.
     """
-    from json import dumps
-
     from rich.console import Console
 
     from autotune.doctor.findings import to_document
     from autotune.doctor.run import diagnose
     from autotune.report.doctor import print_diagnosis
+    from autotune.report.strict_json import strict_json
 
     tuned, today = config_at(config), parse_values(baseline or ())
     with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = diagnose(look, config=tuned, baseline=today)
     if json:
-        typer.echo(dumps(to_document(found)))
+        typer.echo(strict_json(to_document(found)))
     else:
         print_diagnosis(Console(), found, script.name)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.errors import UsageError
+from autotune.cli.output import check_unused
 
 
 def export(
@@ -35,8 +35,7 @@ def export(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        if out.exists() and not force:
-            raise UsageError(f"{out} exists", hint="--force overwrites it.")
+        check_unused(out, force=force)
         write_atomically(out, text)
     for name, why in target.left_out(found).items():
         typer.echo(f"not expressed: {name} = {said(found.config[name])}: {why}", err=True)

@@ -12,6 +12,7 @@ from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
 from autotune.cli.naming import Named, names_workload
 from autotune.cli.parsing import parse_size, parse_values
+from autotune.errors import UsageError
 
 SNAPSHOT = Path("memory-snapshot.pickle")
 
@@ -42,21 +43,33 @@ def memory(
     limit is for all that the process holds, Python and libraries included.
     """
     from dataclasses import asdict
-    from json import dumps
 
     from rich.console import Console
 
     from autotune.doctor.memory.run import account_for, with_snapshot
     from autotune.report.memory import print_memory
+    from autotune.report.strict_json import strict_json
 
     tuned, today = config_at(config), parse_values(baseline or ())
     limit = parse_size(memory_limit, "--memory-limit")
+    lost = ""
     with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = account_for(look, config=tuned, baseline=today, limit=limit)
         if found.account.snapshot:
-            shutil.copyfile(found.account.snapshot, snapshot)
-            found = with_snapshot(found, str(snapshot))
+            lost = _copy(found.account.snapshot, snapshot)
+            found = with_snapshot(found, "" if lost else str(snapshot))
     if json:
-        typer.echo(dumps(asdict(found)))
+        typer.echo(strict_json(asdict(found)))
     else:
         print_memory(Console(), found, script.name)
+    if lost:  # said last: the account took a run to make
+        raise UsageError(f"cannot write {snapshot}: {lost}", hint="Name another with --snapshot.")
+
+
+def _copy(source: str, target: Path) -> str:
+    """Copy a file; return why that failed, or an empty text."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -1,4 +1,4 @@
-"""Standard output that fails, on a full disk or since its reader is gone, must not end hours of measuring."""
+"""Where a command writes: files that are there are kept, and standard output that fails ends no hours of measuring."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import errno
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Any
+
+from autotune.errors import UsageError
 
 WRITES_FAILED = "standard output could not be written to"
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """errors of a disk that takes no more"""
+
+
+def check_unused(path: Path, *, force: bool) -> None:
+    """Refuse to overwrite a file unasked; that a folder cannot be overwritten is said when it is tried.
+
+    Raises:
+        UsageError: the file is there, and `force` is not given.
+    """
+    if os.path.exists(path) and not os.path.isdir(path) and not force:
+        raise UsageError(f"{path} exists", hint="--force overwrites it.")
 
 
 class Lenient(io.FileIO):

@@ -39,19 +39,19 @@ def profile(
     the share of each operation before and after. Step times here are rough: `autotune verify` compares two configs.
     """
     from dataclasses import asdict
-    from json import dumps
 
     from rich.console import Console
 
     from autotune.doctor.profile.run import profile as profile_both
     from autotune.report.profile import print_profiles
+    from autotune.report.strict_json import strict_json
 
     tuned, today = config_at(config), parse_values(baseline or ())
     folder = out or _folder(config, script)
     with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = profile_both(look, folder, config=tuned, baseline=today)
     if json:
-        typer.echo(dumps(asdict(found)))
+        typer.echo(strict_json(asdict(found)))
     else:
         print_profiles(Console(), found, script.name)
 

@@ -52,7 +52,9 @@ def search(
     epochs: Annotated[float | None, typer.Option(min=0.001, help="The same in epochs.", show_default=False)] = None,
     verify: Annotated[str, typer.Option(help="How the winner is proven: full, quick or none.")] = "full",
     sampler: Annotated[str, typer.Option(help="structured, tpe, gp, random or grid.")] = "structured",
-    objective: Annotated[str, typer.Option(help="throughput, memory, pareto or latency.")] = "throughput",
+    objective: Annotated[
+        str, typer.Option(help="throughput, memory, pareto, or latency of the baseline's batch.")
+    ] = "throughput",
     keep: Annotated[float, typer.Option(min=0.01, max=1, help="Throughput to keep under --objective memory.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Same seed, same proposals.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: results/SCRIPT/.", show_default=False)] = None,

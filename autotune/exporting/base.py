@@ -97,6 +97,11 @@ class Export:
         return clean(", ".join(words))
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the file says that the config was measured on a CPU."""
+        return self.table("machine").get("torch_device") == "cpu"
+
+    @property
     def measured(self) -> str:
         """What was measured, in one line."""
         return clean(str(self.table("measured").get("status", "")))

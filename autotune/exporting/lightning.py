@@ -23,6 +23,7 @@ Needs lightning. In your own code:
 
     class Mine(L.LightningModule):
         def __init__(self, network):
+            super().__init__()
             self.network = prepare_model(network)  # the nn.Module that training_step calls
         def configure_optimizers(self):
             return make_optimizer(optimizer_class, self.parameters(), lr=1e-3)

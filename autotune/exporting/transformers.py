@@ -92,6 +92,8 @@ class Transformers(Target):
                 "Trainer's own optimizer is the fused AdamW, unless you give it another; the settings were measured "
                 "with yours."
             )
+        if export.on_cpu:
+            yield "use_cpu is set since the settings were measured on a CPU, where Trainer refuses bf16 without it."
         yield "Trainer clips gradients to a norm of 1.0 unless max_grad_norm says otherwise."
         if export.plan.accumulation > 1:
             yield (
@@ -110,4 +112,6 @@ def _training_arguments(export: Export) -> dict[str, Any]:
         found["gradient_accumulation_steps"] = plan.accumulation
     if plan.non_blocking:
         found["accelerator_config"] = {"non_blocking": True}
+    if export.on_cpu:
+        found["use_cpu"] = True
     return found

@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich import box
@@ -18,7 +17,7 @@ from autotune.errors import RunFolderError
 from autotune.report.evidence import gather
 from autotune.report.export import FORMAT
 from autotune.report.rows import differs_from
-from autotune.report.run import read_run
+from autotune.report.run import began, read_run
 from autotune.report.text import plain, values_text
 from autotune.trials.folder import RunFolder
 
@@ -60,7 +59,7 @@ def entry(path: Path) -> Entry:
     return Entry(
         run=str(path),
         script=Path(run.info.source.script).name or "(from Python)",
-        began=f"{datetime.fromtimestamp(run.info.started_at, UTC):%Y-%m-%d %H:%M}",
+        began=began(run.info),
         device=str(run.info.facts.get("device_name", "")),
         trials=len(run.screening),
         verdict=verdict,

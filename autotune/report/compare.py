@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from autotune.errors import UsageError
 from autotune.report.evidence import Answer, Evidence, gather
 from autotune.report.export import FORMAT
 from autotune.report.figures import memory
-from autotune.report.outcome import NO_EFFECT, samples_per_s, step_ms
+from autotune.report.outcome import samples_per_s, step_ms
 from autotune.report.rows import Row, full_config
-from autotune.report.run import Run
-from autotune.report.text import plain, value_text, values_text
+from autotune.report.run import Run, began
+from autotune.report.selection import value_label
+from autotune.report.text import plain, values_text
 
 COMPARABLE_FACTS = {"dataset_length": "dataset length", "model": "model", "parameters": "parameters"}
 """facts of the workload without which no figure of one run says anything about the other, and what they are called"""
@@ -116,7 +116,7 @@ def _lines(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[Line
 
 def _surroundings(run: Run) -> Iterator[tuple[str, str]]:
     info, machine = run.info, run.info.machine
-    yield "began (UTC)", f"{datetime.fromtimestamp(info.started_at, UTC):%Y-%m-%d %H:%M}"
+    yield "began (UTC)", began(info)
     yield "script's text", info.script_hash[:12]
     yield "script's arguments", " ".join(info.source.arguments)
     yield "device", str(info.facts.get("device_name") or machine.get("cpu") or "")
@@ -164,7 +164,7 @@ def _best(first: Evidence, second: Evidence) -> Iterator[Line]:
             for config, value, baseline in zip(configs, values, baselines, strict=True)
         )
         if moved:
-            told = [NO_EFFECT if value is None else value_text(value) for value in values]
+            told = [value_label(config[name]) if config else "" for config in configs]
             yield Line(what=name, first=told[0], second=told[1])
 
 

@@ -14,9 +14,9 @@ from autotune.report.evidence import Answer, Evidence
 from autotune.report.figures import memory, percent, rounded, significant
 from autotune.report.outcome import samples_per_s, step_ms
 from autotune.report.parts import time_parts
-from autotune.report.rows import limit_bytes
-from autotune.report.text import value_text
-from autotune.search.verification import Claim, Verdict
+from autotune.report.rows import differs_from, limit_bytes
+from autotune.report.text import value_text, values_text
+from autotune.search.verification import Claim, Verdict, within_noise
 from autotune.search.verification.wording import contribution
 
 
@@ -42,6 +42,31 @@ def compared(evidence: Evidence, answer: Answer) -> Iterator[Pair]:
             after=memory(after),
             note=_room(evidence, after),
         )
+
+
+def memory_told(evidence: Evidence, answer: Answer) -> str:
+    """Return what a search for little memory has found, in words; empty for other objectives, and for the baseline."""
+    before, after = _peak(evidence, evidence.run.baseline), _peak(evidence, answer.config)
+    same = not answer.config.difference(evidence.run.baseline)
+    if evidence.run.info.objective != "memory" or same or before is None or after is None:
+        return ""
+    return f"Peak memory {memory(after)} in the place of {memory(before)}"
+
+
+def alternatives(evidence: Evidence, answer: Answer) -> str:
+    """Return which finalists the choice did not tell from the answer, smallest memory first; empty: none."""
+    choice = evidence.verification.choice if evidence.verification else None
+    if choice is None or answer.claim is None or not choice.ranking:
+        return ""
+    chosen = Config(**answer.claim.candidate)
+    if Config(**choice.ranking[0].config).difference(chosen):
+        return ""
+    told = []
+    for other in within_noise(choice):
+        peak = _peak(evidence, Config(**other.config))
+        differs = values_text(differs_from(Config(**other.config), chosen))
+        told.append(differs + ("" if peak is None else f" ({memory(peak)})"))
+    return f"Not told from it in the choice, smallest memory first: {'; '.join(told)}." if told else ""
 
 
 def _times(evidence: Evidence, answer: Answer) -> Iterator[Pair]:

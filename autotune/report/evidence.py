@@ -116,15 +116,36 @@ class Evidence:
 
     def numerics(self, answer: Answer) -> str:
         """Return what was checked of a config's maths, in a sentence; empty: nothing was, as for the baseline."""
-        changed = touching_maths(self.run.baseline, answer.config)
-        found = [
-            record.numerics
-            for record in self.run.records
-            # one trial answers for all configs that change a step's maths alike
-            if record.numerics is not None and touching_maths(self.run.baseline, Config(**record.config)) == changed
-        ]
-        last = found[-1] if found and changed else answer.checked
+        last = checked_maths(self.run, answer.config) or answer.checked
         return "" if last is None else last.sentence
+
+    @property
+    def only_baseline(self) -> bool:
+        """Whether no trial of another config was made: there is nothing to compare the baseline with."""
+        return not any(row.differs for row in self.rows)
+
+    @property
+    def why_unchanged(self) -> str:
+        """Why the baseline is what the search hands back, where it does."""
+        if self.only_baseline:
+            return "no other config was tried"
+        if not any(row.rank is not None and row.differs for row in self.rows):
+            return "no other config was measured within the limits"
+        claimed = self.answers and self.answers[0].claim is not None
+        first = next((row for row in self.rows if row.rank == 1), None)
+        if claimed or first is None or not first.differs:
+            return "the baseline is the best config found"
+        dropped = self.verification.dropped if self.verification else ()
+        failed = [
+            record.numerics.sentence
+            for record in self.run.records
+            if record.numerics is not None and record.numerics.status is Status.FAILED
+        ]
+        reasons = [*(item.reason for item in dropped), *failed]
+        what = "what was faster in the search"
+        return (
+            f"{what} failed when it was looked at again: {reasons[0]}" if reasons else f"{what} was not looked at again"
+        )
 
     def belief(self, answer: Answer, option: str) -> ValueEffect | None:
         """Return what the models believe of the baseline's value of an option, in the config they take for best.
@@ -137,6 +158,20 @@ class Evidence:
         if in_best != answer.config.value(option):
             return None
         return next((item for item in effects if item.value == today and not item.in_best), None)
+
+
+def checked_maths(run: Run, config: Config) -> Numerics | None:
+    """Return what the numerics guard found of a config; None: it was not looked at, or changes nothing of a step.
+
+    One trial of the guard answers for all configs that change a step's maths alike.
+    """
+    changed = touching_maths(run.baseline, config)
+    found = [
+        record.numerics
+        for record in run.records
+        if record.numerics is not None and touching_maths(run.baseline, Config(**record.config)) == changed
+    ]
+    return found[-1] if found and changed else None
 
 
 def gather(run: Run, explanation: Explanation | None = None) -> Evidence:
@@ -193,10 +228,10 @@ def _emitted(path: Path, role: str, claim: Claim | None, verification: Verificat
     except (ConfigError, TypeError) as error:
         raise RunFolderError(f"damaged {path}: {error}") from None
     measured = document.get("measured")
-    if claim is not None and not _rests_on(measured if isinstance(measured, dict) else {}, claim):
-        claim = None  # of an earlier search whose verification still lies there
     attributions = verification.attributions if verification and claim else ()
     why = next((item for item in attributions if claim and item.winner == claim.candidate), None)
+    if claim is not None and not _rests_on(measured if isinstance(measured, dict) else {}, claim, why):
+        claim = why = None  # of an earlier search whose verification still lies there
     return Answer(
         role=role,
         config=config,
@@ -220,7 +255,11 @@ def _notes(table: Any) -> tuple[str, ...]:
     return tuple(map(str, lines)) if isinstance(lines, list) else ()
 
 
-def _rests_on(measured: Mapping[str, Any], claim: Claim) -> bool:
-    """Return whether a file's figures are those of a claim: by figures, since words differ between versions."""
-    told = None if claim.comparison is None else round(claim.comparison.speedup, 4)
-    return measured.get("verdict") == claim.verdict.value and measured.get("speedup", told) == told
+def _rests_on(measured: Mapping[str, Any], claim: Claim, why: Attribution | None) -> bool:
+    """Return whether a file's figures are those of a claim, or of the smaller config that followed from it.
+
+    By figures, since words differ between versions.
+    """
+    comparisons = [claim.comparison, why.confirmation.comparison if why and why.confirmation else None]
+    told = {round(found.speedup, 4) for found in comparisons if found is not None}
+    return measured.get("verdict") == claim.verdict.value and ("speedup" not in measured or measured["speedup"] in told)

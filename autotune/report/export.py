@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.options import OPTIONS
 from autotune.report.rows import Row, full_config, rows_of_run, screening_noise
 from autotune.report.run import Run
+from autotune.report.strict_json import finite, strict_json
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
 
 FORMAT = 1
@@ -78,7 +77,7 @@ def rows_to_json(run: Run, *, every: bool = False, rows: Sequence[Row] | None = 
     document = {
         "format": FORMAT,
         "note": f"{screening_line(rows, noise)}. {THROUGHPUT_ONLY}",
-        "screening_noise": _finite(noise),
+        "screening_noise": noise,
         "script": run.info.source.script,
         "device": run.info.facts.get("device"),
         "device_name": run.info.facts.get("device_name"),
@@ -87,16 +86,11 @@ def rows_to_json(run: Run, *, every: bool = False, rows: Sequence[Row] | None = 
         "baseline": full_config(run.baseline),
         "rows": [{**_figures(row), "config": full_config(row.config), "differs": dict(row.differs)} for row in rows],
     }
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return strict_json(document, indent=2) + "\n"
 
 
 def _figures(row: Row) -> dict[str, Any]:
-    return {name: _finite(figure(row)) for name, figure in FIGURES.items()}
-
-
-def _finite(value: Any) -> Any:
-    """Return the value, or None for a number that JSON has no word for."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: finite(figure(row)) for name, figure in FIGURES.items()}
 
 
 def _cell(value: Any) -> str:

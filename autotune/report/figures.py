@@ -78,4 +78,7 @@ def roughly(seconds: float) -> str:
     if seconds < 90:
         return f"{round(seconds, -1 if seconds >= 20 else 0):.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {round(minutes % 60, -1)} min"
+    if minutes < 90:
+        return f"{minutes} min"
+    minutes = round(minutes, -1)
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -16,7 +16,6 @@ from autotune.report.rows import Row
 from autotune.report.text import value_text
 
 NO_EFFECT = "no effect"
-UNCHANGED = "the baseline is the best config found"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,15 @@ def read_run(folder: RunFolder) -> Run:
         from_plain(Facts, info.facts)
         from_plain(Machine, info.machine)
         Config(**info.baseline)
-    except (ValueError, OSError, ConfigError) as error:
+        began(info)
+    except (ValueError, OverflowError, OSError, ConfigError) as error:
         raise RunFolderError(f"damaged {folder.run}: {error}") from None
     return Run(folder=folder, info=info, records=tuple(folder.records()))
+
+
+def began(info: RunInfo) -> str:
+    """Return when a search began: UTC, to the minute."""
+    return f"{datetime.fromtimestamp(info.started_at, UTC):%Y-%m-%d %H:%M}"
 
 
 def machine_line(info: RunInfo) -> str:
@@ -85,5 +91,5 @@ def machine_line(info: RunInfo) -> str:
     versions = machine.get("versions") or {}
     if "torch" in versions:
         parts.append(f"torch {versions['torch']}")
-    parts.append(f"{datetime.fromtimestamp(info.started_at, UTC):%Y-%m-%d %H:%M} UTC")
+    parts.append(f"{began(info)} UTC")
     return ", ".join(parts)

@@ -10,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from autotune.records import HARD_FLAGS
-from autotune.report.compared import compared, gives, parts_now
+from autotune.report.compared import alternatives, compared, gives, memory_told, parts_now
 from autotune.report.evidence import Answer, Evidence
 from autotune.report.flags import explain
-from autotune.report.outcome import UNCHANGED, apply_line, changes, nothing_measured
+from autotune.report.front import pareto_front
+from autotune.report.outcome import apply_line, changes, nothing_measured
 from autotune.report.parts import parts_text
 from autotune.report.rows import differs_from
-from autotune.report.table import THROUGHPUT_ONLY, screening_line
+from autotune.report.table import THROUGHPUT_ONLY, fitting_columns, results_table, screening_line
 from autotune.report.text import plain, values_text
 from autotune.search.verification import Verdict
 
@@ -51,7 +52,7 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
         console.print(_options_table(evidence, best))
         console.print()
     else:
-        console.print(plain(f"Nothing to change: {UNCHANGED}."))
+        console.print(plain(f"Nothing to change: {evidence.why_unchanged}."))
     figures = list(compared(evidence, best))
     if figures:
         console.print(_figures_table(evidence, best))
@@ -64,12 +65,22 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
         console.print()
         console.print(plain(f"Best with the baseline's samples per optimizer step: {differs}", "bold"))
         console.print(plain(f"{told or 'not verified'}: {other.path}"), soft_wrap=True)
+    if run.info.objective == "pareto":
+        _print_front(console, evidence)
     _print_commands(console, evidence, interrupted)
+
+
+def _print_front(console: Console, evidence: Evidence) -> None:
+    """Print the configs to choose from, where time and memory count alike."""
+    front = pareto_front(evidence.rows)
+    console.print()
+    console.print(plain("To choose from: nothing that was measured is as fast in as little memory", "bold"))
+    console.print(results_table(front, fitting_columns(front, console.width, flag_letters={}), flag_letters={}))
 
 
 def _verdict(evidence: Evidence, answer: Answer) -> str:
     if answer.claim is not None:
-        return answer.sentence
+        return "; ".join(filter(None, (memory_told(evidence, answer), answer.sentence)))
     if not changes(answer.config, evidence.run.baseline):
         return "Keep what you run today; nothing was verified."
     return f"Not verified: run `autotune verify {_folder(evidence)}`"
@@ -111,6 +122,8 @@ def _remarks(evidence: Evidence, answer: Answer) -> list[str]:
     if answer.claim is None and row is not None:
         lines.append(f"{screening_line([item for item in (before, row) if item], evidence.noise)}.")
         lines += [f"Mind: {explain(flag)}." for flag in row.flags if flag in HARD_FLAGS]
+    if told := alternatives(evidence, answer):
+        lines.append(told)
     parts = parts_now(evidence, answer)
     if parts is not None:
         lines.append(f"The time now goes to {parts_text(parts)}.")
@@ -132,9 +145,10 @@ def _print_commands(console: Console, evidence: Evidence, interrupted: bool) -> 
     lines = []
     if evidence.answers:
         lines.append(("apply", apply_line(evidence.answers[0].path, source)))
-    if interrupted and evidence.run.info.command:
+    if (interrupted or evidence.only_baseline) and evidence.run.info.command:
         lines.append(("go on", _again(evidence.run.info.command)))
-    lines.append(("see more", f"autotune results {folder}"))
+    front = " --pareto" if evidence.run.info.objective == "pareto" else ""
+    lines.append(("see more", f"autotune results {folder}{front}"))
     console.print()
     for what, line in lines:
         console.print(plain(f"{what:<8} {line}"), soft_wrap=True)

@@ -37,8 +37,11 @@ def print_results(console: Console, run: Run, selection: Selection = EVERYTHING)
     """
     everything = selection.rows(run)
     rows = everything if selection.every else [row for row in everything if row.measured]
+    nothing = "No config was measured."
     if selection.pareto:
         measured = replace(selection, pareto=False, sort=None).rows(run)
+        if any(row.measured for row in measured):
+            nothing = "None of the configs measured is within the limits."
         for line in scatter(measured, rows, console.width, ascii_only=console.options.ascii_only):
             console.print(plain(line))
         console.print()
@@ -53,7 +56,7 @@ def print_results(console: Console, run: Run, selection: Selection = EVERYTHING)
         console.print(_legend(found))
     else:
         widths = {}
-        console.print(plain("No config was measured."))
+        console.print(plain(nothing))
     for line in (*_counts(everything, rows), *footer(run, rows, widths)):
         console.print(plain(line, "dim"))
 

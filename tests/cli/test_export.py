@@ -89,12 +89,14 @@ def test_mistakes_are_one_clear_message(content, to, says, run, tmp_path):
     assert ended.out == ""
 
 
-def test_place_that_cannot_be_written(run, tmp_path):
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["new", "forced"])
+@pytest.mark.parametrize("place", ["no/such/folder/tuned.json", ".", "/", "best.toml/tuned.json"])
+def test_place_that_cannot_be_written(place, force, run, tmp_path):
     (tmp_path / "best.toml").write_text("[options]\nbatch_size = 4")
-    ended = run("export", "best.toml", "--to", "json", "--out", "no/such/folder/tuned.json")
+    ended = run("export", "best.toml", "--to", "json", "--out", place, *force)
     ended.check_clear()
     assert ended.status == 2
-    assert "cannot write" in ended.message
+    assert ended.message.startswith(f"cannot write {place}: ")
 
 
 def test_runs_without_torch(process, tmp_path):

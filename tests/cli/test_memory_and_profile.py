@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 
 import pytest
+
+from autotune.doctor.memory.account import MemoryReport
+from tests.report.test_memory_and_profile import account
 
 SCRIPT = """
     workload = autotune.Workload(
@@ -34,6 +38,26 @@ def test_memory_as_json(write, run):
     assert account["peak"]["parts"]["parameters"] == 4 * (4 * 64 + 64 + 64 * 3 + 3)
     assert account["needed"] > sum(account["peak"]["parts"].values())
     assert {moment["phase"] for moment in account["timeline"]} == {"forward", "backward", "optimizer"}
+
+
+@pytest.mark.parametrize("layout", [(), ("--json",)], ids=["table", "json"])
+@pytest.mark.parametrize("place", ["no/such/x.pickle", "."])
+def test_an_account_outlives_a_snapshot_that_cannot_be_written(place, layout, run, tmp_path, monkeypatch):
+    made = tmp_path / "made.pickle"
+    made.write_text("")
+    found = MemoryReport(account=account(accelerator=True, snapshot=str(made)))
+    monkeypatch.setattr("autotune.cli.memory.looking", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("autotune.doctor.memory.run.account_for", lambda *_, **__: found)
+    ended = run("memory", "train.py", "--snapshot", place, *layout)
+    ended.check_clear()
+    assert ended.status == 2
+    assert ended.message.startswith(f"cannot write {place}: ")
+    assert "activations" in ended.out
+    assert "made.pickle" not in ended.out  # which goes with the folder of the look
+    ended = run("memory", "train.py", "--snapshot", "kept.pickle", *layout)
+    assert ended.status == 0, ended.err
+    assert "kept.pickle" in ended.out
+    assert (tmp_path / "kept.pickle").exists()
 
 
 def test_a_limit_that_nothing_fits(write, run):

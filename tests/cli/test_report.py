@@ -33,7 +33,8 @@ def test_open_hands_it_to_the_browser(run, folder, monkeypatch):
 
 
 def test_no_run_and_no_place_are_one_clear_message(run, folder, tmp_path):
-    for arguments in (["nowhere"], [folder.path, "--out", tmp_path / "no" / "page.html"]):
+    places = (tmp_path / "no" / "page.html", ".", "/")
+    for arguments in (["nowhere"], *([folder.path, "--out", place] for place in places)):
         ended = run("report", *arguments)
         ended.check_clear()
         assert ended.status == 2

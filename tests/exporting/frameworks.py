@@ -149,7 +149,6 @@ def transformers(exported: Any, values: dict[str, Any]) -> dict[str, Any]:
             **exported.TRAINING_ARGUMENTS,
             num_train_epochs=1,
             max_grad_norm=0,
-            use_cpu=True,
             report_to="none",
             save_strategy="no",
             disable_tqdm=True,

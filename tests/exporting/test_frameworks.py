@@ -28,6 +28,8 @@ CASES = {
     "accumulation": {"batch_size": 4, "accumulation": 2},  # 22 samples: 6 batches, the last one of 2
 }
 UPDATES = {"batch_size": 6, "loader": 5, "cached": 3, "model": 6, "bf16": 6, "accumulation": 3}
+ON_CPU = {"machine": {"torch_device": "cpu"}}
+"""as the emitted file of a search on a CPU says it"""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def cases(tmp_path_factory):
         files = {}
         for target in FRAMEWORKS:
             path = folder / f"{name}_{target}.py"
-            path.write_text(TARGETS[target].write(Export(Config(**values))))
+            path.write_text(TARGETS[target].write(Export(Config(**values), ON_CPU)))
             files[target] = str(path)
         described[name] = {"values": values, "files": files}
     (folder / "cases.json").write_text(json.dumps(described))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import textwrap
 import tomllib
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import tomli_w
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from autotune.config import Config
 from autotune.errors import UsageError
@@ -170,6 +174,39 @@ def test_numbers_are_those_of_the_config():
     exec(TARGETS["lightning"].write(Export(Config(precision="fp16", accumulation=2))), found)
     assert found["TRAINER"]["precision"] == "16-mixed"
     assert found["TRAINER"]["accumulate_grad_batches"] == 2
+
+
+@pytest.mark.parametrize(
+    ("machine", "on_cpu"),
+    [({"torch_device": "cpu"}, True), ({"torch_device": "cuda:0"}, False), ({"device": "a card"}, False), (3, False)],
+)
+def test_transformers_is_told_that_it_trains_on_a_cpu(machine, on_cpu):
+    found = {}
+    text = TARGETS["transformers"].write(Export(Config(precision="bf16"), {"machine": machine}))
+    exec(text, found)
+    assert found["TRAINING_ARGUMENTS"].get("use_cpu", False) is on_cpu
+    assert ("measured on a CPU" in text) is on_cpu
+
+
+def usage(text):
+    """The code in the comment at the top that says how the file is used."""
+    top = text.partition("# Settings")[0]
+    return textwrap.dedent("\n".join(re.findall(r"^# (    .*)$", top, re.MULTILINE)))
+
+
+@pytest.mark.parametrize("target", CODE, ids=lambda target: target.name)
+@pytest.mark.parametrize("values", [{"batch_size": 4}, {"channels_last": True, "optimizer_impl": "fused"}], ids=str)
+def test_usage_is_code(target, values):
+    assert len(ast.parse(usage(target.write(Export(Config(**values))))).body) > 0
+
+
+def test_lightning_module_of_the_usage_takes_a_network():
+    """A LightningModule is an nn.Module, which takes no other before its own init."""
+    code = usage(TARGETS["lightning"].write(Export(Config(batch_size=4))))
+    found = {"L": SimpleNamespace(LightningModule=nn.Module), "prepare_model": lambda model: model}
+    exec(code.partition("L.Trainer")[0], found)
+    network = nn.Linear(2, 2)
+    assert found["Mine"](network).network is network
 
 
 text = st.text(st.characters(codec="utf-8"), max_size=40)

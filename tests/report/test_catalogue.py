@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -61,3 +62,26 @@ def test_for_programs(root):
     runs = json.loads(catalogue_json(entries))["runs"]
     assert [row["verdict"] for row in rows] == [run["verdict"] for run in runs]
     assert catalogue_csv([]).startswith("run,")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        ("trials/0003.json", "config", {"batch_size": 64, "tomorrow": 1}),
+        ("trials/0003.json", "config", {"batch_size": 0}),
+        ("trials/0008.json", "config", {"precision": ["bf16"]}),
+        ("run.json", "baseline", {"batch_size": 64, "tomorrow": 1}),
+        ("run.json", "started_at", 1.7e12),  # milliseconds
+        ("run.json", "started_at", -9e18),
+    ],
+)
+def test_a_run_that_another_version_wrote_hides_no_other(root, file, name, value):
+    def verdicts():
+        return {Path(item.run).name: item.verdict for item in map(entry, run_folders(root))}
+
+    before, path = verdicts(), root / "early" / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    told = verdicts().pop("early")
+    assert told.startswith("damaged ")
+    assert str(path) in told
+    assert verdicts() == {**before, "early": told}

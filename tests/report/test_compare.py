@@ -12,7 +12,7 @@ from autotune.errors import UsageError
 from autotune.records import Source
 from autotune.report.compare import compare_runs, comparison_json, print_comparison
 from tests.report.conftest import mixed_records, write_run
-from tests.report.factory import console_of, make_info, ok, text_of
+from tests.report.factory import console_of, failed, make_info, ok, text_of
 
 MACHINE = make_info().machine
 
@@ -72,3 +72,14 @@ def test_in_the_terminal_and_for_programs(first, tmp_path, width):
     document = json.loads(comparison_json(first, second, found))
     assert document["runs"] == [str(first.folder.path), str(second.folder.path)]
     assert {line["what"]: line["second"] for line in document["surroundings"]}["baseline"] == "batch_size=32"
+
+
+def test_a_run_without_an_answer_has_no_options_to_tell(first, tmp_path):
+    none = write_run(tmp_path / "none", [failed(0)])
+    found = compare_runs(none, first)
+    best = {line.what: (line.first, line.second) for line in found.best}
+    assert best == {"batch_size": ("", "128"), "precision": ("", "bf16"), "num_workers": ("", "4")}
+    console = console_of(120)
+    print_comparison(console, none, first, found)
+    assert "no effect" not in text_of(console)
+    assert ["precision", "-", "bf16"] in [line.split() for line in text_of(console).splitlines()]

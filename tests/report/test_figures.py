@@ -54,8 +54,16 @@ def test_duration_names_its_unit():
         (91, "2 min"),
         (560, "9 min"),
         (5500, "1 h 30 min"),
+        (7100, "2 h 0 min"),
         (float("inf"), "?"),
     ],
 )
 def test_guesses_are_no_finer_than_guesses(seconds, text):
     assert roughly(seconds) == text
+
+
+def test_guessed_hours_have_less_than_sixty_minutes_and_are_near():
+    for seconds in range(5400, 40_000, 10):
+        hours, _, minutes, _ = roughly(seconds).split()
+        assert int(minutes) < 60
+        assert abs(int(hours) * 60 + int(minutes) - seconds / 60) <= 5.5

@@ -15,7 +15,7 @@ from autotune.report.rows import rows_of_run
 from autotune.report.scatter import HEIGHT, scatter
 from autotune.report.selection import Selection, groups
 from autotune.report.table import print_results
-from tests.report.factory import GIB, console_of, ok, text_of
+from tests.report.factory import GIB, console_of, failed, ok, text_of
 
 
 def trials(run, **options):
@@ -83,6 +83,22 @@ def test_the_front_in_the_terminal(trade_off):
     text = text_of(console)
     assert "samples/s by peak memory: ● fastest for its memory" in text
     assert max(map(cell_len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([ok(0, host=9 * GIB), ok(1, host=9 * GIB)], "None of the configs measured is within the limits."),
+        ([failed(0)], "No config was measured."),
+        ([], "No config was measured."),
+    ],
+    ids=["over the limit", "failed", "none"],
+)
+def test_an_empty_front_says_why(save, records, told):
+    console = console_of(120)
+    print_results(console, save(records), Selection(pareto=True))
+    assert told in text_of(console)
+    assert ("No config was measured." in text_of(console)) is (told == "No config was measured.")
 
 
 def test_groups(save, mixed):

@@ -150,6 +150,52 @@ def test_the_baseline_is_the_best(save):
     assert "samples/s 1000 from" in text
 
 
+def test_nothing_but_the_baseline_was_tried(save):
+    run = emitted(
+        save([ok(0), ok(1)], command=("autotune", "search", "train.py", "--timeout", "60")), "batch_size = 64"
+    )
+    text = squeezed(shown(run))
+    assert "Nothing to change: no other config was tried." in text
+    assert "best config found" not in text
+    assert "go on autotune search train.py --timeout 60 --resume" in text
+
+
+def test_no_other_config_was_measured(save):
+    run = emitted(
+        save([ok(0), failed(1, {"batch_size": 128}), ok(2, {"batch_size": 96}, host=9 << 30)]), "batch_size = 64"
+    )
+    assert "Nothing to change: no other config was measured within the limits." in squeezed(shown(run))
+
+
+def test_what_was_faster_and_failed_when_it_was_looked_at_again(save):
+    failed_check = TrialRecord(
+        number=1000,
+        kind="numerics",
+        config={"batch_size": 64, "precision": "bf16"},
+        outcome=Outcome.OK,
+        numerics=Numerics(status=Status.FAILED, reason="the gradient points elsewhere"),
+    )
+    records = [ok(0), ok(1, {"precision": "bf16"}, sample_s=1e-4), failed_check]
+    text = squeezed(shown(emitted(save(records), "batch_size = 64")))
+    assert "Nothing to change: what was faster in the search failed when it was looked at again: " in text
+    assert "the gradient points elsewhere" in text
+    assert "best config found" not in text
+
+
+def test_a_search_for_little_memory_says_what_it_saved(tmp_path):
+    run = verified_run(tmp_path / "run", objective="memory")
+    assert re.match(r"Peak memory .* in the place of .*; ", squeezed(shown(run)))
+
+
+def test_where_time_and_memory_count_alike_the_front_is_there_to_choose_from(save):
+    records = [ok(0), ok(1, {"batch_size": 8}, sample_s=0.01, host=1 << 20), ok(2, {"batch_size": 16}, sample_s=0.02)]
+    text = squeezed(shown(emitted(save(records, objective="pareto"), "batch_size = 64")))
+    front = text[text.index("To choose from") :]
+    assert "batch_size=8" in front
+    assert "batch_size=16" not in front
+    assert "--pareto" in front
+
+
 def test_an_interrupted_search_says_so_and_how_to_go_on(save, mixed):
     command = ("/usr/bin/autotune", "search", "train.py", "--force", "--", "--data", "my data")
     text = shown(save(mixed, command=command), interrupted=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from datetime import UTC, datetime
 
+from autotune.records import REPEAT
 from autotune.report.columns import OUTCOMES
 from autotune.report.evidence import Evidence
 from autotune.report.explain import effect_words
 from autotune.report.figures import duration, memory
 from autotune.report.flags import explain, in_order
 from autotune.report.html.markup import Html, join, table, tag
+from autotune.report.run import began
 from autotune.report.table import NOT_MEASURED, THROUGHPUT_ONLY
 from autotune.report.text import value_text, values_text
 
@@ -46,13 +47,18 @@ def _not_measured(evidence: Evidence) -> Html:
     failed = Counter(OUTCOMES[row.outcome] for row in evidence.single if not row.measured)
     if failed:
         told.append(f"Trials without figures: {', '.join(f'{count} {outcome}' for outcome, count in failed.items())}.")
-    missing = evidence.run.info.trials - len(evidence.single)
+    missing = evidence.run.info.trials - _made(evidence)
     if missing > 0:
         told.append(f"{missing} of the {evidence.run.info.trials} trials asked for were not made.")
     reasons = evidence.run.info.reasons
     apart = [join(tag("code", name), f": {reason}") for name, reason in reasons.items()]
     options = join(tag("p", "Options that do not apply here:"), _list(apart)) if apart else ""
     return tag("section", tag("h2", "What was not measured"), _list(told), options)
+
+
+def _made(evidence: Evidence) -> int:
+    """Return how many of the trials asked for were made: a repeat of a disturbed one is none of them."""
+    return sum(row.kind != REPEAT for row in evidence.single)
 
 
 def _flags(evidence: Evidence) -> Html:
@@ -80,7 +86,7 @@ def _search(evidence: Evidence) -> Html:
         ["batch", str(facts.get("batch_structure", ""))],
         ["baseline", values_text(evidence.run.baseline)],
         ["sampler", f"{info.sampler}, objective {info.objective}, seed {info.seed}"],
-        ["trials", f"{len(evidence.single)} of {info.trials} asked for, {duration(spent)} in trials and windows"],
+        ["trials", f"{_made(evidence)} of {info.trials} asked for, {duration(spent)} in trials and windows"],
         ["memory allowed", ", ".join(limits)],
         *([name, values] for name, values in searched.items()),
     ]
@@ -101,7 +107,7 @@ def _machine(evidence: Evidence) -> Html:
         ["accelerators", "; ".join(gpus)],
         ["Python", str(machine.get("python", ""))],
         *([name, str(version)] for name, version in versions.items()),
-        ["begun", f"{datetime.fromtimestamp(info.started_at, UTC):%Y-%m-%d %H:%M} UTC"],
+        ["begun", f"{began(info)} UTC"],
     ]
     return tag("section", tag("h2", "Machine and versions"), _facts(rows))
 

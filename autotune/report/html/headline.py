@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from autotune.report.compared import Pair, compared, gives
+from autotune.report.compared import Pair, alternatives, compared, gives, memory_told
 from autotune.report.evidence import BEST, Answer, Evidence
 from autotune.report.flags import explain
 from autotune.report.html.markup import Html, escape, join, table, tag
 from autotune.report.outcome import (
-    UNCHANGED,
     apply_line,
     before_and_after,
     changes,
@@ -39,6 +38,8 @@ def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
         parts.append(tag("p", checked, class_="evidence"))
     parts += [_cards(evidence, answer), _options(evidence, answer)]
     parts.append(_apply(evidence, answer))
+    if others := alternatives(evidence, answer):
+        parts.append(tag("p", others, class_="evidence"))
     if answer.notes:
         parts.append(tag("ul", *(tag("li", note) for note in answer.notes), class_="notes"))
     row = evidence.row(answer)
@@ -53,17 +54,18 @@ def _verdict(evidence: Evidence, answer: Answer) -> Html:
         how = tag("code", f"autotune verify {_folder(evidence)}")
         told: str = join("One search proves nothing: single runs differ by luck. Proof: ", how)
         if not answer.config.difference(evidence.run.baseline):
-            told = f"Of what was measured, {UNCHANGED}. Nothing was verified."
+            told = f"Nothing was verified: {evidence.why_unchanged}."
             return join(tag("p", "Keep what you run today", class_="verdict"), tag("p", told, class_="evidence"))
         return join(tag("p", "Best found, not verified", class_="verdict"), tag("p", told, class_="evidence"))
     proven = answer.claim.verdict is not Verdict.INCONCLUSIVE
     main, _, rest = answer.sentence.partition(" (" if proven else "; ")
+    main = "; ".join(filter(None, (memory_told(evidence, answer), main)))
     parts = [tag("p", main, class_=f"verdict {answer.claim.verdict.value}")]
     if rest:
         parts.append(tag("p", rest.removesuffix(")") if proven else rest, class_="evidence"))
     if not answer.config.difference(evidence.run.baseline):
         slower = answer.claim.verdict is Verdict.SLOWER
-        why = "the search's best proved slower" if slower else UNCHANGED
+        why = "the search's best proved slower" if slower else evidence.why_unchanged
         parts.append(tag("p", f"Keep what you run today: {why}.", class_="evidence"))
     elif not answer.is_claimed:
         parts.append(
@@ -108,7 +110,7 @@ def _card(pair: Pair) -> Html:
 def _options(evidence: Evidence, answer: Answer) -> Html:
     changed = changes(answer.config, evidence.run.baseline)
     if not changed:
-        return tag("p", f"Nothing to change: {UNCHANGED}.")
+        return tag("p", f"Nothing to change: {evidence.why_unchanged}.")
     rows = [
         [
             _breakable(change.option),

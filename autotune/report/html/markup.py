@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-import json
-import math
 from typing import Any
 
+from autotune.report.strict_json import strict_json
 from autotune.report.text import clean
 
 VOID = frozenset({"input", "br"})
@@ -48,16 +47,7 @@ def table(head: list[str], rows: list[list[str]], **attributes: str | float | bo
 
 def data_block(name: str, value: Any) -> Html:
     """Return data as JSON in a script element that is never run, and that no text in it can end."""
-    text = json.dumps(_finite(value), allow_nan=False, separators=(",", ":"))
+    text = strict_json(value, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Html(f'<script type="application/json" id="{name}">{text}</script>')
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with None for every number that JSON has no word for."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune.report.evidence import Evidence
 from autotune.report.html.headline import TITLES, gives_html
 from autotune.report.html.markup import Html, join, table, tag
-from autotune.report.outcome import UNCHANGED, before_and_after, changes, nothing_measured
+from autotune.report.outcome import before_and_after, changes, nothing_measured
 from autotune.report.table import THROUGHPUT_ONLY, screening_line
 
 
@@ -23,7 +23,7 @@ def outcome_html(evidence: Evidence) -> Html:
             [item.option, item.before, item.after, gives_html(evidence, answer, item.option)] for item in changed
         ]
         head = ["option", "before", "after", "what it alone gave"]
-        parts.append(table(head, options) if options else tag("p", UNCHANGED))
+        parts.append(table(head, options) if options else tag("p", evidence.why_unchanged))
         before, after = evidence.baseline_row, evidence.row(answer)
         if after is not None:
             parts.append(tag("p", screening_line([row for row in (before, after) if row], evidence.noise)))

@@ -70,11 +70,12 @@ def verified(tmp_path):
     return verified_run(tmp_path / "run")
 
 
-def verified_run(path):
+def verified_run(path, **info):
     """Return a run with both answers, each verified, as the search leaves it."""
     machine = Machine()
     found = verify(machine, Config(batch_size=64), [BEST, SAME_BATCH], window_s=1.0)
-    run = write_run(path, [record for record in mixed_records() if record.kind != "verification"] + machine.records)
+    records = [record for record in mixed_records() if record.kind != "verification"] + machine.records
+    run = write_run(path, records, **info)
     emit(run.folder, found)
     return run
 

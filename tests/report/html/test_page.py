@@ -177,6 +177,14 @@ def test_what_was_not_measured(save, mixed):
     assert "pin_memory : no accelerator" in text
 
 
+def test_repeats_are_none_of_the_trials_asked_for(save, mixed):
+    text = text_of(save([*mixed, ok(9, kind="repeat"), ok(10, kind="repeat")], trials=8))
+    assert "8 of 8 asked for" in text
+    assert "were not made" not in text
+    text = text_of(save([*mixed, ok(9, kind="repeat")], trials=9))
+    assert "1 of the 9 trials asked for were not made." in text
+
+
 def test_flags_in_words(save, mixed):
     text = text_of(save(mixed))
     assert "cpu_contended 1 of 7 runs other programs used the cores during the window" in text

@@ -8,7 +8,7 @@ from autotune.report.evidence import BASELINE, BEST, Answer, Evidence
 from autotune.report.figures import significant
 from autotune.report.flags import explain
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, curve, lines, marker, points, role
-from autotune.search.verification.statistics import Comparison
+from autotune.search.verification.statistics import NOISE, Comparison
 from autotune.search.verification.windows import Window
 
 
@@ -82,7 +82,7 @@ def _layout(answer: Answer, ratios: dict[int, float]) -> dict[str, object]:
 def _shown(answer: Answer) -> Comparison | None:
     """Return the comparison whose interval may be drawn: none where the windows were too disturbed, or failed."""
     claim = answer.claim
-    return claim.comparison if claim is not None and claim.reason in ("", "noise") else None
+    return claim.comparison if claim is not None and claim.reason in ("", NOISE) else None
 
 
 def _joined(windows: list[Window]) -> Trace:
