@@ -6,11 +6,13 @@ import contextlib
 import io
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import torch
+from torch import nn
 
 from tests.workload.conftest import real, runner  # noqa: F401
 
@@ -48,3 +50,11 @@ def write(tmp_path):
 def losses_in(text):
     """Return the losses that a script printed, bit for bit."""
     return [float.fromhex(line.split()[1]) for line in text.splitlines() if line.startswith("loss ")]
+
+
+@pytest.fixture(autouse=True)
+def module_call() -> Iterator[None]:
+    """See that no patch of a forward outlives its test: it would be in every later one."""
+    before = nn.Module.__call__
+    yield
+    assert nn.Module.__call__ is before

@@ -44,7 +44,7 @@ def compute():
         return Model(forward)(*args, **kwargs)
 
     yield run
-    for hooks in found:
+    for hooks in reversed(found):  # each sets back what the one before it had set
         hooks.stop_finding()
 
 

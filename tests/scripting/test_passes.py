@@ -165,7 +165,7 @@ def drive():
         return script.driver
 
     yield make
-    for driver in drivers:
+    for driver in reversed(drivers):
         driver.close()
     torch.set_grad_enabled(True)  # a script may be left where it evaluates
 
