@@ -11,9 +11,10 @@ from autotune.options.space import touching_maths
 from autotune.report.evidence import checked_maths
 from autotune.report.run import Run
 from autotune.search.emit import emit
+from autotune.search.info import space_of
 from autotune.search.measured import Measured
 from autotune.search.observation import observe
-from autotune.search.setup import Prepared, deciding_limit, space_of
+from autotune.search.setup import Prepared, deciding_limit
 
 
 def write_config(run: Run, number: int, path: Path) -> None:

@@ -13,11 +13,12 @@ from autotune.errors import ConfigError, RunFolderError
 from autotune.options.base import Value
 from autotune.options.space import Space
 from autotune.records import RunInfo, TrialRecord
+from autotune.search.info import space_of
 from autotune.search.model import candidates
 from autotune.search.model.belief import Belief
 from autotune.search.model.encoding import Rows
 from autotune.search.observation import counting, observe
-from autotune.search.setup import deciding_limit, space_of
+from autotune.search.setup import deciding_limit
 
 LIKELY = 0.5  # P(fits) from which on a config is named: more likely than not
 

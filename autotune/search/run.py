@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import optuna
 
 from autotune.config import Config
-from autotune.documents import from_json, read_text, to_json
+from autotune.documents import to_json
 from autotune.errors import RunFolderError, UsageError, WorkloadError
 from autotune.options import OPTIONS, option_named
-from autotune.records import RunInfo, Source
+from autotune.records import Source
 from autotune.search.emit import accumulation_warnings, emit
 from autotune.search.events import Events
 from autotune.search.finals import Answer, settle
 from autotune.search.forecast import Afterwards
+from autotune.search.info import check_same, read_info, run_info
 from autotune.search.ledger import Ledger, make_room, root_cause
 from autotune.search.loop import Search
 from autotune.search.measured import Measured
 from autotune.search.samplers import SAMPLERS, make_sampler
 from autotune.search.samplers.objectives import OBJECTIVES, Memory, Objective
-from autotune.search.setup import Prepared, Wishes, prepare, run_info, script_hash
+from autotune.search.setup import Prepared, Wishes, prepare, script_hash
 from autotune.trials.folder import GONE, RunFolder, write_atomically
 from autotune.trials.lock import DeviceLocks, FolderLock
 from autotune.trials.quiet import QuietRunner
@@ -38,14 +38,6 @@ LEAST_BUDGET_S = 2.0  # of a trial
 VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
 HOW_TO_VERIFY = ("full", "quick", "none")
 SCRIPT_CHANGED = "The script was changed while the search ran: later trials trained what it was then. Search again."
-SAME_FACTS = {
-    "dataset_length": "dataset length",
-    "device_name": "device",
-    "model": "model",
-    "parameters": "parameters of the model",
-    "optimizer": "optimizer",
-}
-"""facts that a resumed search must find as they were, and what people call them"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +89,7 @@ def search_workload(
         if runner is None:
             locks.take(wishes.device)  # before anything of an earlier search is replaced
         _claim_folder(folder, own_folder, resume=resume, force=force)
-        earlier = _read_info(folder) if resume else None
+        earlier = read_info(folder) if resume else None
         if earlier is not None:
             wishes = replace(wishes, space_trials=earlier.space_trials or earlier.trials, limits=earlier.limits)
         began = time.monotonic()
@@ -107,7 +99,7 @@ def search_workload(
         prepared = prepare(source, wishes, runner, folder, events.progress, locks if own_runner else None)
         info = run_info(prepared, wishes, command)
         if earlier is not None:
-            _check_same(earlier, info)
+            check_same(earlier, info)
             info = replace(info, study=earlier.study)
         elif storage:  # the folder's own is new
             make_room(storage, info.study, force=force)
@@ -246,57 +238,11 @@ def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: b
         folder.create()
 
 
-def _read_info(folder: RunFolder) -> RunInfo:
-    try:
-        return from_json(RunInfo, read_text(folder.run))
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{folder.run} is damaged: {error}", hint="Start anew with --force.") from None
-
-
 def _trial_budget_s(wishes: Wishes) -> float:
     """Return the measured seconds of a trial: in a short time many rough trials find more than a few precise ones."""
     if wishes.timeout_s is None:
         return wishes.trial_budget_s
     return min(wishes.trial_budget_s, max(LEAST_BUDGET_S, MEASURED_SHARE * wishes.timeout_s / wishes.trials))
-
-
-def _check_same(earlier: RunInfo, now: RunInfo) -> None:
-    """Raise UsageError where figures of the earlier search would not be comparable."""
-    then_versions, now_versions = earlier.machine.get("versions", {}), now.machine.get("versions", {})
-    pairs: dict[str, tuple[Any, Any]] = {
-        "script": (earlier.script_hash[:12], now.script_hash[:12]),
-        "script arguments": (earlier.source.arguments, now.source.arguments),
-        "workload": (earlier.source.workload, now.source.workload),
-        "functions": (dict(earlier.source.functions), dict(now.source.functions)),
-    }
-    for field, name in SAME_FACTS.items():
-        pairs[name] = (earlier.facts.get(field), now.facts.get(field))
-    pairs |= {
-        "torch": (then_versions.get("torch"), now_versions.get("torch")),
-        "cores": (earlier.machine.get("usable_cores"), now.machine.get("usable_cores")),
-        "objective": (earlier.objective, now.objective),
-        "baseline": (dict(earlier.baseline), dict(now.baseline)),
-        "samples per optimizer step": (earlier.effective_batch, now.effective_batch),
-        "planned samples": (earlier.planned_samples, now.planned_samples),
-    }
-    for name in sorted({*earlier.asked_limits, *now.asked_limits}):
-        pairs[name] = (earlier.asked_limits.get(name), now.asked_limits.get(name))
-    for name in sorted({*earlier.choices, *now.choices}):
-        pairs[f"choices of {name}"] = (earlier.choices.get(name, []), now.choices.get(name, []))
-    differing = [
-        f"{name}: {_worded(then)} then, {_worded(here)} now" for name, (then, here) in pairs.items() if then != here
-    ]
-    if differing:
-        raise UsageError(
-            "the search cannot be resumed, since it was of something else:\n  " + "\n  ".join(differing),
-            hint="Start anew with --force, or keep both with --out OTHER_FOLDER.",
-        )
-
-
-def _worded(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
-    return "none" if value in ("", None) else str(value)
 
 
 def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:

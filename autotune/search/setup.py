@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
-import platform
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.config import Config
 from autotune.documents import from_plain
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
@@ -19,7 +14,7 @@ from autotune.machine import Machine
 from autotune.options.accumulation import check_effective_batch, samples_per_update
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
-from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
+from autotune.records import Limits, Outcome, Source, TrialRecord, TrialSpec
 from autotune.trials.folder import RunFolder
 from autotune.trials.lock import DeviceLocks
 from autotune.trials.runner import Runner, silent
@@ -235,76 +230,6 @@ def planned_samples(wishes: Wishes, facts: Facts, samples_per_step: int) -> int 
     if facts.dataset_length is None:
         raise UsageError("--epochs: nobody knows how long an epoch of this data is", hint="Give --steps instead.")
     return max(1, round(wishes.epochs * facts.dataset_length))
-
-
-def run_info(prepared: Prepared, wishes: Wishes, command: Sequence[str] = ()) -> RunInfo:
-    """Return what the run folder says of a search."""
-    space = prepared.space
-    return RunInfo(
-        source=prepared.source,
-        script_hash=prepared.script_hash,
-        facts=dataclasses.asdict(prepared.facts),
-        machine=prepared.machine.to_dict(),
-        choices={name: list(values) for name, values in space.choices.items()},
-        reasons=dict(space.reasons),
-        baseline=dict(space.baseline),
-        max_batch=wishes.max_batch,
-        batch_step=wishes.batch_step,
-        effective_batch=wishes.effective_batch,
-        limits=prepared.limits,
-        asked_limits={
-            "memory limit": wishes.memory_limit_bytes,
-            "host memory limit": wishes.host_memory_limit_bytes,
-            "headroom": wishes.headroom,
-        },
-        sampler=wishes.sampler,
-        objective=wishes.objective,
-        planned_samples=prepared.planned_samples,
-        seed=wishes.seed,
-        trials=wishes.trials,
-        space_trials=space.context.trials,
-        timeout_s=wishes.timeout_s,
-        started_at=time.time(),
-        study=study_name(prepared),
-        command=tuple(command),
-    )
-
-
-def study_name(prepared: Prepared) -> str:
-    """Return the name of a search's study: one for each workload, machine and space."""
-    source = prepared.source
-    workload = [source.workload, list(source.arguments), dict(source.functions), source.pickle, source.unmodified]
-    machine = [platform.node(), prepared.facts.device, prepared.machine.identity()]
-    space = [prepared.space.digest(), dict(prepared.space.baseline)]
-    script = Path(source.script)
-    text = json.dumps([str(script.resolve()), workload, machine, space], sort_keys=True)
-    mark = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return f"{script.name or 'workload'} on {prepared.facts.device_name} ({mark})"
-
-
-def space_of(info: RunInfo) -> Space:
-    """Return the space of an earlier search, as its run folder describes it.
-
-    Raises:
-        ValueError: the description is damaged.
-        ConfigError: an unknown option, or a value that it cannot have.
-    """
-    for name, values in info.choices.items():
-        if not isinstance(values, list):
-            raise ValueError(f"the choices of {name} are no list")
-        for value in values:
-            Config(**{name: value})
-    context = Context(
-        facts=from_plain(Facts, info.facts),
-        machine=from_plain(Machine, info.machine),
-        baseline=dict(info.baseline),
-        max_batch=info.max_batch,
-        batch_step=info.batch_step,
-        effective_batch=info.effective_batch,
-        host_bytes=info.limits.host_bytes,
-    )
-    choices = {name: tuple(values) for name, values in info.choices.items()}
-    return Space(context, choices, dict(info.reasons), Config(**info.baseline))
 
 
 def deciding_limit(limits: Limits, accelerator: bool) -> int:

@@ -12,8 +12,9 @@ from autotune.records import Source
 from autotune.report.explain import print_explanation
 from autotune.report.run import read_run
 from autotune.search.explain import explain
+from autotune.search.info import space_of
 from autotune.search.run import search_workload
-from autotune.search.setup import Wishes, space_of
+from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
 from tests.search.simulated import Listener, SimulatedRunner
 

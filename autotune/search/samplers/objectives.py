@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autotune.search.aim import Aim
 from autotune.search.model.belief import Belief, Outlook
 from autotune.search.model.encoding import FloatArray
 
@@ -73,8 +74,8 @@ class Memory(Objective):
         return np.asarray(fast * smaller + expected_improvement(_best_time(belief), outlook.times))
 
     def order(self, belief: Belief) -> list[int]:
-        keeping = belief.feasible & (belief.measured_times <= _best_time(belief) / self.keep)
-        return _by(belief.measured_peaks, keeping)
+        feasible = [int(index) for index in np.flatnonzero(belief.feasible)]
+        return Aim(self.keep).order(feasible, belief.measured_times.__getitem__, belief.measured_peaks.__getitem__)
 
 
 @dataclass(frozen=True)
