@@ -133,7 +133,8 @@ class Evidence:
             return "no other config was measured within the limits"
         claimed = self.answers and self.answers[0].claim is not None
         first = next((row for row in self.rows if row.rank == 1), None)
-        if claimed or first is None or not first.differs:
+        fastest_wins = self.run.info.objective != "memory"
+        if claimed or not fastest_wins or first is None or not first.differs:
             return "the baseline is the best config found"
         dropped = self.verification.dropped if self.verification else ()
         failed = [

@@ -182,6 +182,12 @@ def test_what_was_faster_and_failed_when_it_was_looked_at_again(save):
     assert "best config found" not in text
 
 
+def test_where_memory_is_to_be_small_a_faster_config_does_not_beat_the_baseline(save):
+    records = [ok(0), ok(1, {"batch_size": 128}, sample_s=1e-4, host=2 << 30)]
+    text = squeezed(shown(emitted(save(records, objective="memory"), "batch_size = 64")))
+    assert "Nothing to change: the baseline is the best config found." in text
+
+
 def test_a_search_for_little_memory_says_what_it_saved(tmp_path):
     run = verified_run(tmp_path / "run", objective="memory")
     assert re.match(r"Peak memory .* in the place of .*; ", squeezed(shown(run)))
