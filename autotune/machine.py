@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -222,6 +223,15 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def _processes(handle: object) -> int:
+    """Return how many compute processes are on a card; 0 where a container may not know."""
+    import pynvml
+
+    with suppress(pynvml.NVMLError):
+        return len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return 0
+
+
 def _gpus() -> Iterator[Gpu]:
     import pynvml
 
@@ -240,7 +250,7 @@ def _gpus() -> Iterator[Gpu]:
                 total_bytes=int(memory.total),
                 free_bytes=int(memory.free),
                 driver=driver,
-                processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+                processes=_processes(handle),
                 uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
             )
     except pynvml.NVMLError:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +117,7 @@ class Tuned:
         self._plan = plan_for(self.config, checkpoint_blocks)
         self._device = device_named(device)
         self._updated = True
+        self._watched: WeakSet[Optimizer] = WeakSet()
         self._worker_cores: set[int] | None = None
         self._scaler: torch.amp.GradScaler | None = None
         if self._plan.scale_gradients:
@@ -147,8 +149,6 @@ class Tuned:
             made = factory(*args, **kwargs)
         for optimizer in made if isinstance(made, list | tuple) else [made]:
             self.optimizers.append(optimizer)
-            if self._scaler is not None:
-                optimizer.register_step_post_hook(self._note_update)
         return made
 
     def loader(self, dataset: Any, **arguments: Any) -> TunedLoader:
@@ -267,6 +267,9 @@ class Tuned:
                 parameters = [item for part in optimizer.param_groups for item in part["params"]]
                 nn.utils.clip_grad_norm_(parameters, clip_norm)
             if self._scaler is not None:
+                if optimizer not in self._watched:  # it may have been made elsewhere
+                    self._watched.add(optimizer)
+                    optimizer.register_step_post_hook(self._note_update)
                 self._scaler.step(optimizer)
             else:
                 optimizer.step()

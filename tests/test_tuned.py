@@ -177,10 +177,12 @@ def half_step(tuned: Tuned, model: nn.Module, optimizer: Any, factor: float, **a
     return tuned.step(optimizer, **arguments)
 
 
-def test_c35_fp16_says_when_an_update_was_skipped():
+@pytest.mark.parametrize("made_by_tuned", [True, False])
+def test_c35_fp16_says_when_an_update_was_skipped(made_by_tuned):
     tuned = Tuned(Config(precision="fp16"), device="cpu")
     model = tuned.model(Scaled())
-    optimizer = tuned.optimizer(torch.optim.SGD, model.parameters(), lr=1.0)
+    make = partial(tuned.optimizer, torch.optim.SGD) if made_by_tuned else torch.optim.SGD
+    optimizer = make(model.parameters(), lr=1.0)
     before = model.layer.weight.detach().clone()
     assert half_step(tuned, model, optimizer, 2.0) is False  # 65536 x 2 is no fp16 number
     assert torch.equal(model.layer.weight, before)

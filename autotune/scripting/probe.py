@@ -64,6 +64,7 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
     """
     progress("device", {})
     device = device_named(spec.device)
+    free_bytes = device.free_bytes()  # before the script builds anything there
     changes, settings = Changes(), Settings()
     settings.install(changes)
     driver = Driver(script_of(spec.source), Plan(), device)
@@ -74,7 +75,7 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
         _watch(driver, Path(spec.source.script))
         found = _how_it_trains(driver, sys.modules["__main__"])
         driver.hold(found)
-        return _facts(driver, settings, device, spec)
+        return _facts(driver, settings, device, spec, free_bytes)
     finally:
         driver.close()
         changes.undo()
@@ -135,14 +136,16 @@ def _own_batch(main: Any, driver: Driver) -> int:
     return sizes[0] if sizes else 1
 
 
-def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) -> Facts:
+def _facts(
+    driver: Driver, settings: Settings, device: Device, spec: TrialSpec, free_bytes: int | None
+) -> Facts:
     found = driver.found
     assert found is not None
     training = _training(driver, found)
     host = training.host
     length = None if host is None else epoch_length(host)
     batches, load_s = ([None], 0.0) if host is None else _first_batches(training)
-    compute_s = _time_steps(training, batches)
+    compute_s = _time_steps(training, batches, device)
     if host is not None and host.num_workers:
         load_s = _load_s(training)
     batch = batches[0]
@@ -157,7 +160,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec) 
     models = driver.models.models
     refused = settings.refusals(models, driver.optimizers.optimizers)
     return Facts(
-        **device_facts(device),
+        **device_facts(device, free_bytes),
         allocator_refused=why_allocator_is_set(),
         dataset_length=length,
         drop_last=training.workload.drop_last,
@@ -241,12 +244,14 @@ def _first_batches(training: ScriptTraining) -> tuple[list[Any], float]:
     return batches, load_s
 
 
-def _time_steps(training: ScriptTraining, batches: list[Any]) -> float:
+def _time_steps(training: ScriptTraining, batches: list[Any], device: Device) -> float:
     """Let the script step on the batches; return the seconds of the last step."""
     took = 0.0
     for batch in batches[:2] if len(batches) > 1 else batches * 2:
+        device.synchronize()
         at = time.perf_counter()
         loss = training.step(clone(batch))
+        device.synchronize()
         took = time.perf_counter() - at
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")

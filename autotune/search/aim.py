@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,17 +17,24 @@ class Aim:
     keep: float | None = None
     """share of the best throughput that is enough where the peak is to be small; None: the least time wins"""
 
-    def order(self, items: Iterable[T], time_s: Callable[[T], float], peak_bytes: Callable[[T], float]) -> list[T]:
+    def order(
+        self,
+        items: Iterable[T],
+        time_s: Callable[[T], float],
+        peak_bytes: Callable[[T], float],
+        beside_s: float = math.inf,
+    ) -> list[T]:
         """Return the items that are answers, best first.
 
         Args:
             time_s: seconds a sample.
             peak_bytes: of the memory that is to be small.
+            beside_s: seconds a sample of the baseline, where that is none of the items: it may be the fastest.
         """
         fastest_first = sorted(items, key=time_s)
         if self.keep is None or not fastest_first:
             return fastest_first
-        slowest_s = time_s(fastest_first[0]) / self.keep
+        slowest_s = min(time_s(fastest_first[0]), beside_s) / self.keep
         return sorted((item for item in fastest_first if time_s(item) <= slowest_s), key=peak_bytes)
 
     def prefers_baseline(self, speedup: float, baseline_bytes: float, config_bytes: float) -> bool:

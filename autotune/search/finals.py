@@ -145,7 +145,7 @@ def settle(
     except KeyboardInterrupt:
         guard.stop(INTERRUPTED)
         return Settled(answers=finals.answers() or finals.unverified(), interrupted=True)
-    return Settled(answers=finals.answers() or [Answer(config=search.baseline.config, gains={})])
+    return Settled(answers=finals.answers() or finals.fallback())
 
 
 class _Finals:
@@ -171,6 +171,12 @@ class _Finals:
             "window_s": _expected_window_s(search.baseline),
         }
         self._found: Verification | None = None
+        self._baseline_answers = any(item.config == self._baseline for item in search.eligible())
+        """whether the baseline is what the user wishes: it may make other samples per optimizer step"""
+
+    def fallback(self) -> list[Answer]:
+        """Return the answers where no finalist could be measured again."""
+        return [Answer(config=self._baseline, gains={})] if self._baseline_answers else self.unverified()
 
     def unverified(self) -> list[Answer]:
         """Return the answers by the search's own figures."""
@@ -220,7 +226,8 @@ class _Finals:
         seen = [item for measured in self._search.eligible() for item in measured.seen]
 
         def best(failed: Collection[Config] = ()) -> list[Config]:
-            return finalists(seen, self._keeps, barred={self._baseline, *failed}, aim=self._aim)
+            barred, baseline_s = {self._baseline, *failed}, self._search.baseline.sample_s or math.inf
+            return finalists(seen, self._keeps, barred=barred, aim=self._aim, baseline_s=baseline_s)
 
         # where none is left, the ones that failed, without what they fail by
         return self._guard.passing(best) or self._guard.mended(best())
@@ -248,7 +255,8 @@ class _Finals:
 
     def _verified(self, claim: Claim, why: Attribution | None) -> Answer:
         if why is None:
-            return self._answer(_proven(claim, self._baseline, self._aim), claim=claim)
+            stays = self._baseline_answers and _no_better(claim, self._aim)
+            return self._answer(self._baseline if stays else Config(**claim.candidate), claim=claim)
         winner = Config(**claim.candidate)
         gains = {item.option: contribution(item).partition(": ")[2] for item in why.contributions}
         # the attribution leaves out what gives nothing: what is left must pass by itself
@@ -270,15 +278,13 @@ def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | Non
     return replace(answer, pay_back=found)
 
 
-def _proven(claim: Claim, baseline: Config, aim: Aim) -> Config:
-    """Return the config to hand out: never one that is proven to be no better than what there is."""
+def _no_better(claim: Claim, aim: Aim) -> bool:
+    """Return whether the config is proven to be no better than what there is."""
     if aim == FASTEST:
-        keep = claim.verdict in (Verdict.SLOWER, Verdict.SAME)
-    else:
-        found = claim.comparison
-        peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
-        keep = found is not None and aim.prefers_baseline(found.speedup, *peaks)
-    return baseline if keep else Config(**claim.candidate)
+        return claim.verdict in (Verdict.SLOWER, Verdict.SAME)
+    found = claim.comparison
+    peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
+    return found is not None and aim.prefers_baseline(found.speedup, *peaks)
 
 
 def _keeps_batch(baseline: Config) -> Callable[[Config], bool]:

@@ -20,6 +20,7 @@ from autotune.records import Outcome, TrialRecord
 from autotune.search.dashboard import annotate, annotate_study, constrain
 from autotune.search.observation import ATTRIBUTE, Observation
 from autotune.search.samplers.distributions import config_from, distributions, holds, parameters
+from autotune.search.samplers.stateless import Reseeded
 
 METRIC = "seconds per sample"
 CONSTRAINT = "memory"
@@ -41,6 +42,7 @@ class Ledger:
         """
         self._space = space
         self._distributions = distributions(space)
+        self._by_parameters = isinstance(sampler, Reseeded) and bool(self._distributions)
         with _opening(storage):
             self.study = optuna.create_study(
                 study_name=name,
@@ -70,7 +72,8 @@ class Ledger:
         """Store an outcome in the way that every sampler understands.
 
         Over the limit but measured: COMPLETE with the violated constraint. Out of memory: PRUNED with a violated
-        constraint, since samplers ignore FAIL and a made-up value would mislead them. Anything else: FAIL.
+        constraint, since samplers ignore FAIL and a made-up value would mislead them. Anything else: FAIL; and so is
+        what lies beside the space, where the sampler learns from parameters: those that all trials have in common.
         """
         self.describe(trial, seen.config, record.kind)
         trial.set_user_attr("outcome", record.outcome.value)
@@ -82,7 +85,9 @@ class Ledger:
         trial.set_user_attr(ATTRIBUTE, seen.to_dict())
         constrain(trial, CONSTRAINT, _violation(seen))
         annotate(trial, record, seen, self._space.baseline)
-        if record.outcome.measured and seen.sample_s is not None:
+        if self._by_parameters and not trial.params:
+            self.study.tell(trial, state=TrialState.FAIL)
+        elif record.outcome.measured and seen.sample_s is not None:
             self.study.tell(trial, seen.sample_s)
         elif record.outcome is Outcome.OUT_OF_MEMORY:
             self.study.tell(trial, state=TrialState.PRUNED)
@@ -107,6 +112,11 @@ class Ledger:
         """Return the trials that an earlier process left running."""
         found = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return [optuna.Trial(self.study, trial._trial_id) for trial in found]
+
+    def take_waiting(self) -> list[optuna.Trial]:
+        """Return the trials that an earlier process put in the queue and did not live to begin."""
+        waiting = self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        return [self.study.ask() for _ in waiting]
 
     def numbers(self) -> set[int]:
         """Return the numbers of all its trials."""

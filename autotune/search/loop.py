@@ -16,6 +16,7 @@ from autotune.documents import read_record
 from autotune.drift import drifts
 from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
+from autotune.options.accumulation import samples_per_update
 from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
 from autotune.search.aim import Aim
@@ -67,7 +68,7 @@ class Search:
 
     @property
     def baseline(self) -> Measured:
-        return self.measured.setdefault(self.space.baseline, Measured(self.space.baseline))
+        return self._item(self.space.baseline)
 
     def resume(self) -> int:
         """Take up the trials that an earlier process measured; return how many.
@@ -92,6 +93,8 @@ class Search:
             else:
                 config = self.space.canonical(Config(**record.config))
                 self._ledger.tell(trial, record, self._observation(record, config))
+        for trial in self._ledger.take_waiting():
+            self._ledger.give_up(trial, INTERRUPTED)
         for number, seen in self._ledger.observations():
             if number in records:
                 self._remember(records[number], seen)
@@ -191,7 +194,7 @@ class Search:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
             # the reference is measured whole, however slow it is against what was found since
-            best = None if config == self.space.baseline else self._best_sample_s()
+            best = None if config == self.space.baseline else self._best_sample_s(config)
             spec = self.specs.make(number, config, kind=kind, best_sample_s=best, small_batch=self._small_batch(config))
             return self._runner.run(spec, self._folder.log(number), self._events.progress)
         record = TrialRecord(
@@ -212,7 +215,7 @@ class Search:
         return observe(record, config, limit, accelerator)
 
     def _remember(self, record: TrialRecord, seen: Observation) -> None:
-        item = self.measured.setdefault(seen.config, Measured(seen.config))
+        item = self._item(seen.config)
         item.add(record, seen)
         self._run_count += not seen.repeat
         self.specs.learn(record, seen.config)
@@ -221,12 +224,23 @@ class Search:
         elif record.failure is not None and record.outcome is not Outcome.OUT_OF_MEMORY:
             self._recent_failures.append(record.failure.reason)
 
-    def _best_sample_s(self) -> float | None:
-        """Return the time that a trial must not be clearly slower than; the front needs slower configs too."""
+    def _item(self, config: Config) -> Measured:
+        return self.measured.setdefault(config, Measured(config, reference=config == self.space.baseline))
+
+    def _best_sample_s(self, config: Config) -> float | None:
+        """Return the time that a trial must not be clearly slower than; the front needs slower configs too.
+
+        It is that of the answer which the config could be: one that keeps the baseline's samples per optimizer step
+        has to be the best of those alone.
+        """
         if self._wishes.objective != "throughput":
             return None
-        times = [item.sample_s for item in self.measured.values() if item.usable and item.sample_s]
-        return min(times, default=None)
+        rivals = [item for item in self.measured.values() if item.usable]
+        samples = samples_per_update(config)
+        second = self.two_answers and samples == samples_per_update(self.space.baseline)
+        if second or self._wishes.effective_batch is not None:
+            rivals = [item for item in rivals if samples_per_update(item.config) == samples]
+        return min((item.sample_s for item in rivals if item.sample_s), default=None)
 
     def _small_batch(self, config: Config) -> int | None:
         """Return the batch size that, beside the config's own, gives the memory line of its class in one trial."""

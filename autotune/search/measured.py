@@ -25,6 +25,8 @@ class Measured:
     seen: list[Observation] = field(default_factory=list)
     repeated: bool = False
     """whether the last run had its repeat"""
+    reference: bool = False
+    """whether it is the baseline, which is measured again and again"""
 
     def add(self, record: TrialRecord, seen: Observation) -> None:
         self.repeated = seen.repeat
@@ -55,8 +57,9 @@ class Measured:
 
     @property
     def usable(self) -> bool:
-        """Whether it ran, fitted, and was not stopped as clearly slower."""
-        return bool(self.seen) and all(item.outcome is Outcome.OK and item.fits is not False for item in self.seen)
+        """Whether it ran, fitted, and was not stopped as clearly slower: each time, or as the baseline once."""
+        fine = [item.outcome is Outcome.OK and item.fits is not False for item in self.seen]
+        return any(fine) if self.reference else bool(fine) and all(fine)
 
     @property
     def sound(self) -> bool:
@@ -81,4 +84,4 @@ def eligible(measured: Sequence[Measured], baseline: Config, wishes: Wishes) -> 
 
 def ranked(eligible: Iterable[Measured], aim: Aim) -> list[Measured]:
     """Return them best first; those that are too slow to be answers are left out."""
-    return aim.order(eligible, lambda item: item.sample_s or math.inf, lambda item: item.peak_bytes)
+    return aim.order(eligible, lambda item: item.sample_s or math.inf, lambda item: item.peak_bytes or math.inf)

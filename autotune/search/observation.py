@@ -108,11 +108,12 @@ def observe(record: TrialRecord, config: Config, limit_bytes: int, accelerator: 
         accelerator: whether that is an accelerator, rather than the host.
     """
     found = record.measurement
-    peak_bytes = found.lifetime.needed(accelerator) if found else None
+    peak_bytes = (found.lifetime.needed(accelerator) or None) if found else None
     if found is None or not record.outcome.measured:
         return Observation(
             config=config,
-            outcome=record.outcome,
+            # a record that says it was measured and holds no measurement is damaged
+            outcome=Outcome.ERROR if record.outcome.measured else record.outcome,
             peak_bytes=peak_bytes,
             limit_bytes=limit_bytes,
             beside=_beside(record, accelerator),

@@ -29,7 +29,7 @@ class Specs:
         facts, limits = self.prepared.facts, self.prepared.limits
         if limits.device_bytes is not None:
             # the cap is on torch's allocator; what lies outside it takes its share of the limit
-            limits = replace(limits, device_bytes=limits.device_bytes - self._outside_torch_bytes)
+            limits = replace(limits, device_bytes=max(0, limits.device_bytes - self._outside_torch_bytes))
         limits = replace(limits, timeout_s=limits.timeout_s + START_MARGIN * self._start_s(config))
         return TrialSpec(
             number=number,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +18,8 @@ from autotune.trials.lock import lock_name
 # NVML's reasons for lower clocks that make a window's figures wrong; a power cap alone is normal at full load
 THROTTLE_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, thermal (software, hardware), power brake
 POWER_CAP = 0x4
+BUSY_PERCENT = 5  # of a card's multiprocessors: what takes less takes nothing from a trial
+RECENT_S = 1.0  # the driver's samples are a sixth of a second to a second long
 
 
 class GpuWatch:
@@ -36,6 +40,7 @@ class GpuWatch:
         self._process_bytes = 0
         self._gained_bytes = 0
         self._found = False
+        self._others: frozenset[int] | None = None
         self._flags: set[str] = set()
         self._clocks: list[int] = []
         with suppress(nvml.NVMLError):
@@ -55,7 +60,7 @@ class GpuWatch:
             family: the trial's other processes.
             timed: the trial is in its timed window, so that the clocks are those of its figures.
         """
-        ours = {self._pid, *family}
+        ours = {self._pid, os.getpid(), *family}  # a notebook that steers has a context of its own
         for handle in self._handles:
             with suppress(self._nvml.NVMLError):
                 self._look_for_ours(handle, ours, timed)
@@ -68,11 +73,10 @@ class GpuWatch:
         if not any(item.pid in ours for item in running):
             return
         if not self._found:
-            self._found, self._flags, self._clocks = True, set(), []
+            self._found, self._flags, self._clocks, self._others = True, set(), [], None
         used = sum(item.usedGpuMemory or 0 for item in running if item.pid in ours)
         self._process_bytes = max(self._process_bytes, used)
-        if any(item.pid not in ours for item in running):
-            self._flags.add("gpu_shared")
+        self._look_at_others(handle, frozenset(item.pid for item in running) - ours)
         self._look_at_clocks(handle, timed)
 
     def _look_at_card(self, timed: bool) -> None:
@@ -81,9 +85,14 @@ class GpuWatch:
         if self._found:
             return  # the processes are known, and only their memory is not
         running = self._running(self._card)
-        if any(item.pid in self._before for item in running):
-            self._flags.add("gpu_shared")
+        self._look_at_others(self._card, self._before.intersection(item.pid for item in running))
         self._look_at_clocks(self._card, timed)
+
+    def _look_at_others(self, handle: Any, others: frozenset[int]) -> None:
+        """Flag other processes that come, go or compute; one that only holds memory takes no time."""
+        before, self._others = self._others, others
+        if others != (others if before is None else before) or compute(handle, others, self._nvml):
+            self._flags.add("gpu_shared")
 
     def _running(self, handle: Any) -> Sequence[Any]:
         """Return the processes on a card; none where the driver does not tell, as in some containers."""
@@ -116,6 +125,17 @@ class GpuWatch:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
             self._handles = []
+
+
+def compute(handle: Any, processes: Collection[int], nvml: Any = pynvml) -> bool:
+    """Return whether some of the processes on a card compute there, or may: not every driver tells."""
+    if not processes:
+        return False
+    try:
+        samples = nvml.nvmlDeviceGetProcessUtilization(handle, int(1e6 * (time.time() - RECENT_S)))
+    except nvml.NVMLError as error:
+        return bool(error.value != nvml.NVML_ERROR_NOT_FOUND)  # that is: none did
+    return any(item.pid in processes and item.smUtil > BUSY_PERCENT for item in samples)
 
 
 @functools.cache

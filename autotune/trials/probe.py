@@ -19,7 +19,7 @@ from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import device_named, touched, why_allocator_is_set
+from autotune.device import Device, device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
@@ -59,6 +59,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     progress("device", {})
     touched_by_script = touched()
     device = device_named(spec.device)
+    free_bytes = device.free_bytes()  # the probe itself will hold several copies of the model
     progress("build", {})
     at = time.perf_counter()
     baseline = {**workload.baseline, **spec.baseline}
@@ -72,7 +73,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     batch = batches[0]
     before = so_far().graphs
     with _watching() as seen:
-        step_s = _time_steps(training, batches)
+        step_s = _time_steps(training, batches, device)
     compiled = own_compile(training.model) or so_far().graphs > before
     habits = Habits.of(training, device, batch)
     cache_refused, cache_bytes = probe_cache(training)
@@ -82,7 +83,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     recomputable = chain is not None and chain_refused is None
     implementations, implementations_refused = probe_implementations(training)
     return Facts(
-        **device_facts(device),
+        **device_facts(device, free_bytes),
         allocator_refused=USED_AT_IMPORT if touched_by_script else why_allocator_is_set(),
         dataset_length=length,
         drop_last=workload.drop_last or drops_last(training.loader.host),
@@ -136,10 +137,11 @@ def _probe_batch(baseline: Any) -> int:
     return max(2, min(PROBE_BATCH, int(baseline))) if baseline is not None else PROBE_BATCH
 
 
-def _time_steps(training: Training, batches: list[Any]) -> float:
+def _time_steps(training: Training, batches: list[Any], device: Device) -> float:
     """Train on the batches; return the seconds of the last step, when caches and optimizer state are there."""
     took = 0.0
     for batch in batches[:2] if len(batches) > 1 else batches * 2:
+        device.synchronize()
         at = time.perf_counter()
         try:
             loss = training.step(training.loader.place(clone(batch)))
@@ -150,6 +152,7 @@ def _time_steps(training: Training, batches: list[Any]) -> float:
                 hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
                 traceback=user_traceback(error),
             ) from error
+        device.synchronize()
         took = time.perf_counter() - at
         if loss is not None and not torch.isfinite(loss):
             raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")

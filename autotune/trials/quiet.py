@@ -14,12 +14,12 @@ import pynvml
 from autotune.machine import Machine, usable_cores
 from autotune.measure.contention import FOREIGN_CORES, busy_cpu_s
 from autotune.records import TrialRecord, TrialSpec
+from autotune.trials.gpu import BUSY_PERCENT, compute
 from autotune.trials.lock import lock_name
 from autotune.trials.runner import Report, Runner, silent
 
 SAMPLE_S = 1.0  # over which the cores are watched; the load average would remember our own last trial
 BUSY_SHARE = 0.05  # of the usable cores that others may use, on large machines with their many small services
-GPU_BUSY_PERCENT = 5
 
 
 class QuietRunner:
@@ -84,10 +84,11 @@ def _gpu_disturbance(device: str, nvml: Any = pynvml) -> str:
         nvml.nvmlInit()
         try:
             handle = nvml.nvmlDeviceGetHandleByUUID(name)
-            if nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+            others = {item.pid for item in nvml.nvmlDeviceGetComputeRunningProcesses(handle)} - {os.getpid()}
+            if compute(handle, others, nvml):
                 return "another process is on the card"
             used = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-            return f"the card is busy ({used} %)" if used > GPU_BUSY_PERCENT else ""
+            return f"the card is busy ({used} %)" if used > BUSY_PERCENT else ""
         finally:
             nvml.nvmlShutdown()
     return ""

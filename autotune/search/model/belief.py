@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.config import Config
+from autotune.options.accumulation import samples_per_update
 from autotune.options.space import Space
 from autotune.records import Outcome
 from autotune.search.model.candidates import distinct
@@ -74,8 +75,8 @@ class Belief:
         """every config with a time, once"""
         self.measured_times = np.exp(self.time.log_time(self.measured)) + self.start.share_s(self.measured)
         """posterior mean seconds a sample of the measured configs"""
-        self.measured_peaks, self.feasible = self._measured_memory(measured)
-        """largest bytes seen of each, and whether it stayed in its memory"""
+        self.measured_peaks, self.feasible = self._measured_memory(space, measured)
+        """largest bytes seen of each, and whether it may be an answer: in its memory, of the samples asked for"""
 
     def outlook(self, rows: Rows, normals: FloatArray) -> Outlook:
         """Return what is expected of `rows`, one posterior sample for each line of three `normals`."""
@@ -105,13 +106,15 @@ class Belief:
         rows = self.encoding.rows([trial.config for trial in timed])
         return CostModel(self.encoding, rows, timed, self.time, self.start)
 
-    def _measured_memory(self, measured: Sequence[Observation]) -> tuple[FloatArray, Mask]:
+    def _measured_memory(self, space: Space, measured: Sequence[Observation]) -> tuple[FloatArray, Mask]:
         peaks, feasible = np.zeros(len(self.measured)), np.ones(len(self.measured), dtype=bool)
         place = {key: index for index, key in enumerate(self.encoding.keys(self.measured))}
         keys = self.encoding.keys(self.encoding.rows([trial.config for trial in measured]))
         for key, trial in zip(keys, measured, strict=True):
             peaks[place[key]] = max(peaks[place[key]], trial.peak_bytes or 0)
             feasible[place[key]] &= trial.fits is not False
+        if (whole := space.context.effective_batch) is not None:  # the baseline may make others
+            feasible &= [samples_per_update(self.encoding.config(row)) == whole for row in self.measured]
         return peaks, feasible
 
 

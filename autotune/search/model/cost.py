@@ -36,7 +36,8 @@ class CostModel:
         costs = np.array([trial.cost_s for trial in seen])
         left = costs - self._steps_s(rows) - start.added_s(rows)
         self._fixed_s = max(LEAST_FIXED_S, float(np.median(left)))
-        self._limit_s = DEAR * float(np.median(costs))
+        # by the law too, which is what it is held against: where trials cost less than it says, nothing would be left
+        self._limit_s = DEAR * max(float(np.median(costs)), float(np.median(self._law(rows))))
         terms = option_terms(encoding, ("compute",), sd=MISSED_SD, skip=("batch_size",))
         law = self._law(rows) + start.added_s(rows)
         self._missed = Surrogate(terms, rows, np.log(costs / law), interactions=False)

@@ -33,7 +33,27 @@ def next_anchor(space: Space, history: History) -> Config | None:
     expert = expert_at_baseline(space, history)
     if expert not in tried and holds(space, expert) and space.legal(expert) is None:
         return expert
-    return None
+    return smaller_baseline(space, history)
+
+
+def smaller_baseline(space: Space, history: History) -> Config | None:
+    """Return the baseline at half the batch that ran out of memory, while nothing was measured; None: no way to.
+
+    Nothing is known of memory then but that it did not suffice: larger batches would be tried blindly.
+    """
+    too_large = smallest_too_large(history)
+    if too_large is None or any(trial.outcome.measured for trial in history.seen):
+        return None
+    sizes = sorted(int(size) for size in space.choices.get("batch_size", ()) if int(size) < too_large)
+    halves = [size for size in sizes if size <= too_large / 2] or sizes[:1]
+    smaller = [space.canonical(space.baseline.replace(batch_size=size)) for size in halves[::-1]]
+    fine = (item for item in smaller if holds(space, item) and space.legal(item) is None)
+    return next((item for item in fine if item not in history.configs), None)
+
+
+def smallest_too_large(history: History) -> int | None:
+    """Return the smallest batch size that ran out of memory; None: none did."""
+    return min((int(seen.config.get("batch_size", 1)) for seen in history.seen if seen.fits is False), default=None)
 
 
 def baseline_due(seen: Sequence[Observation], baseline: Config) -> bool:

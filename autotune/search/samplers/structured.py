@@ -14,11 +14,11 @@ from autotune.config import Config
 from autotune.options.space import Space
 from autotune.search.model import candidates as pool
 from autotune.search.model.belief import Belief
-from autotune.search.model.encoding import Encoding, FloatArray, Rows
+from autotune.search.model.encoding import INERT, Encoding, FloatArray, Rows
 from autotune.search.samplers.distributions import contains, distributions, parameters
 from autotune.search.samplers.history import History, read_history
 from autotune.search.samplers.objectives import Objective, Throughput
-from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_between
+from autotune.search.samplers.plan import largest_fitting, next_anchor, sizes_between, smallest_too_large
 
 SAMPLES = 64  # posterior samples an expected gain is averaged over, in antithetic pairs
 PROMISING = 4_000  # configs that survive the quick look
@@ -173,13 +173,20 @@ class StructuredSampler(BaseSampler):
         best = belief.measured[self.objective.order(belief)[:NEIGHBOURHOODS]]
         rows = np.concatenate([pool.candidates(encoding, best, rng), pool.refined(encoding, best, "batch_size")])
         rows = pool.without(encoding, rows, np.concatenate([belief.tried, belief.running]))
-        return pool.without_conflicts(encoding, rows)
+        return pool.without_conflicts(encoding, self._of_the_space(encoding, rows))
+
+    def _of_the_space(self, encoding: Encoding, rows: Rows) -> Rows:
+        """Return the rows without the values that a trial beside the space brought in: those of the baseline."""
+        for column, name in enumerate(encoding.names):
+            fine = [contains(self._distributions, Config(**{name: value})) for value in encoding.values[column]]
+            rows = rows[(rows[:, column] == INERT) | np.array(fine, dtype=bool)[rows[:, column]]]
+        return rows
 
     def _at_random(self, history: History) -> Config:
         """Return a legal config that was not tried, while nothing has been measured yet."""
         encoding = Encoding(self.space, history.configs)
         rng = np.random.default_rng([self.seed, len(history.seen), len(history.running)])
-        rows = pool.drawn(encoding, SAMPLES, rng)
+        rows = _below(encoding, pool.drawn(encoding, SAMPLES, rng), history)
         fresh = pool.without(encoding, rows, encoding.rows(history.configs)) if history.configs else rows
         for row in [*fresh, *rows]:
             config = encoding.config(row)
@@ -189,3 +196,13 @@ class StructuredSampler(BaseSampler):
 
     def _may_be_proposed(self, config: Config) -> bool:
         return self.space.legal(config) is None and contains(self._distributions, config)
+
+
+def _below(encoding: Encoding, rows: Rows, history: History) -> Rows:
+    """Return the rows with a smaller batch than any that ran out of memory, or with the smallest where none has."""
+    too_large = smallest_too_large(history)
+    if too_large is None or not len(rows):
+        return rows
+    sizes = encoding.numbers("batch_size", rows, 1.0)
+    below = rows[sizes < too_large]
+    return below if len(below) else rows[sizes == sizes.min()]

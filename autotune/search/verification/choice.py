@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
+from autotune.search.verification.claim import BASELINE
 from autotune.search.verification.design import Design
 from autotune.search.verification.schedule import mirrored
 from autotune.search.verification.statistics import MIN_PAIRS, Verdict, compare
@@ -49,6 +50,11 @@ class Choice:
     seed: int
     windows: tuple[Window, ...] = ()
 
+    @property
+    def baseline_s(self) -> float | None:
+        """Seconds a sample of the baseline: the geometric mean of its windows; None where there was no round."""
+        return _mean([found.sample_s for found in self.windows if found.arm == BASELINE and found.sample_s])
+
 
 def choose(bench: Bench, baseline: Config, finalists: Sequence[Config], design: Design, seed: int) -> Choice:
     """Rank `finalists` (distinct, the search's best first) by mean ln(time per sample) over complete rounds.
@@ -57,7 +63,7 @@ def choose(bench: Bench, baseline: Config, finalists: Sequence[Config], design: 
     """
     if len(finalists) < 2:
         return Choice(ranking=tuple(Ranked(config=dict(config)) for config in finalists), seed=seed)
-    arms = {"baseline": baseline} | {f"finalist {place}": found for place, found in enumerate(finalists, 1)}
+    arms = {BASELINE: baseline} | {f"finalist {place}": found for place, found in enumerate(finalists, 1)}
     windows: list[Window] = []
     dropped: dict[str, Dropped] = {}
     complete = 0
@@ -71,11 +77,11 @@ def choose(bench: Bench, baseline: Config, finalists: Sequence[Config], design: 
             if window.failure:
                 dropped[arm] = Dropped(config=dict(arms[arm]), stage="choose", reason=window.failure)
         complete += 1
-    times = {arm: _times(windows, arm, complete) for arm in arms if arm not in dropped and arm != "baseline"}
+    times = {arm: _times(windows, arm, complete) for arm in arms if arm not in dropped and arm != BASELINE}
     order_found = sorted(times, key=lambda arm: sum(math.log(time_s) for time_s in times[arm]))
     return Choice(
         ranking=tuple(_ranked(arms[arm], arm, times, order_found[0], windows) for arm in order_found),
-        dropped=tuple(found for arm, found in dropped.items() if arm != "baseline"),
+        dropped=tuple(found for arm, found in dropped.items() if arm != BASELINE),
         seed=seed,
         windows=tuple(windows),
     )
@@ -85,12 +91,16 @@ def _times(windows: Sequence[Window], arm: str, rounds: int) -> list[float]:
     return [found.sample_s for found in windows if found.arm == arm and found.sample_s and found.round < rounds]
 
 
+def _mean(times: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, times)) / len(times)) if times else None
+
+
 def _ranked(config: Config, arm: str, times: Mapping[str, list[float]], best: str, windows: Sequence[Window]) -> Ranked:
     own = [window for window in windows if window.arm == arm]
     found = times[arm]
     peak = max((window.peak_bytes for window in own), default=0)
-    if not found:
+    mean_s = _mean(found)
+    if mean_s is None:
         return Ranked(config=dict(config), peak_bytes=peak)
-    mean_s = math.exp(sum(math.log(time_s) for time_s in found) / len(found))
     tied = arm != best and (len(found) < MIN_PAIRS or compare(found, times[best]).verdict is not Verdict.FASTER)
     return Ranked(config=dict(config), sample_s=mean_s, peak_bytes=peak, tied=tied)

@@ -19,6 +19,7 @@ def finalists(
     *,
     barred: Collection[Config] = (),
     aim: Aim = FASTEST,
+    baseline_s: float = math.inf,
 ) -> list[Config]:
     """Return the finalists for both answers together, best first by the search's own figures.
 
@@ -30,6 +31,7 @@ def finalists(
         observations: the trials of a search, replicates among them.
         keeps_batch: whether a config makes as many samples a step as the baseline.
         barred: the baseline, and configs whose windows stay disturbed.
+        baseline_s: seconds a sample of the baseline.
     """
     found: dict[Config, list[Observation]] = {}
     for observation in observations:
@@ -45,16 +47,19 @@ def finalists(
         if aim.keep is None:
             chosen.update(_best(among, sound))
         else:
-            chosen.update([*_by(aim, among, sound)[:FEWEST], *among[:1]])
+            chosen.update([*_by(aim, among, sound, baseline_s)[:FEWEST], *among[:1]])
     chosen_first = [config for config in fastest_first if config in chosen]
-    return list(dict.fromkeys([*_by(aim, chosen_first, sound), *chosen_first]))
+    return list(dict.fromkeys([*_by(aim, chosen_first, sound, baseline_s), *chosen_first]))
 
 
-def _by(aim: Aim, configs: Sequence[Config], found: dict[Config, list[Observation]]) -> list[Config]:
+def _by(
+    aim: Aim, configs: Sequence[Config], found: dict[Config, list[Observation]], baseline_s: float
+) -> list[Config]:
     return aim.order(
         configs,
         lambda config: math.exp(_log_time(found[config])),
-        lambda config: max(seen.peak_bytes or 0 for seen in found[config]),
+        lambda config: max(seen.peak_bytes or math.inf for seen in found[config]),
+        beside_s=baseline_s,
     )
 
 

@@ -48,6 +48,14 @@ class Verification:
         """Yield the claims there are, the best config's first."""
         yield from (found for found in (self.best, self.same_batch) if found is not None)
 
+    def _configs(self) -> Iterator[Mapping[str, Any]]:
+        for claim in self.claims():
+            yield from (claim.baseline, claim.candidate)
+        for why in self.attributions:
+            yield from (why.baseline, why.winner, why.config)
+        yield from (ranked.config for ranked in self.choice.ranking)
+        yield from (item.config for item in (*self.choice.dropped, *self.dropped))
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for storage."""
         return dataclasses.asdict(self)
@@ -83,8 +91,8 @@ class Verification:
         if found.format != FORMAT:
             raise ValueError(f"format {found.format}; this version reads {FORMAT}")
         try:
-            for claim in found.claims():
-                Config(**claim.candidate), Config(**claim.baseline)
+            for values in found._configs():
+                Config(**values)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return found

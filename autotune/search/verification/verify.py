@@ -73,8 +73,9 @@ def _answers(
     seed: int,
 ) -> tuple[Claim | None, Claim | None, list[Dropped]]:
     """Return the claims of both answers (the second only where it is another config), and who was dropped."""
-    order = _by(aim, choice.ranking)
-    keeping = _by(aim, [ranked for ranked in choice.ranking if keeps(Config(**ranked.config))])
+    baseline_s = choice.baseline_s or math.inf
+    order = _by(aim, choice.ranking, baseline_s)
+    keeping = _by(aim, [ranked for ranked in choice.ranking if keeps(Config(**ranked.config))], baseline_s)
     two = bool(keeping) and not keeps(order[0])
     alpha = design.alpha / 2 if two else design.alpha
     dropped: list[Dropped] = []
@@ -98,10 +99,21 @@ def _answers(
     return best, first_that_runs(bench, left, seed + 2), dropped
 
 
-def _by(aim: Aim, ranking: Sequence[Ranked]) -> list[Config]:
-    """Return the answers among them, best first. Without a round there are no figures, and the search's order stays."""
+def _by(aim: Aim, ranking: Sequence[Ranked], baseline_s: float) -> list[Config]:
+    """Return the answers among them, best first. Without a round there are no figures, and the search's order stays.
+
+    Where none is an answer, because the baseline is too much faster than all, the ranking stays as well.
+    """
     if all(ranked.sample_s for ranked in ranking):
-        ranking = aim.order(ranking, lambda ranked: ranked.sample_s or math.inf, lambda ranked: ranked.peak_bytes)
+        ranking = (
+            aim.order(
+                ranking,
+                lambda ranked: ranked.sample_s or math.inf,
+                lambda ranked: ranked.peak_bytes or math.inf,
+                beside_s=baseline_s,
+            )
+            or ranking
+        )
     return [Config(**ranked.config) for ranked in ranking]
 
 

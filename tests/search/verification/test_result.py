@@ -57,10 +57,33 @@ def test_damage_is_named(result, damage, complaint):
         Verification.from_dict({**result.to_dict(), **damage})
 
 
-def test_an_unknown_option_or_verdict_is_refused(result):
-    data = result.to_dict()
+FOREIGN = {"warp": 9}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("best", "candidate"),
+        ("best", "baseline"),
+        ("attributions", 0, "winner"),
+        ("choice", "ranking", 0, "config"),
+        ("choice", "ranking", -1, "config"),
+    ],
+    ids=str,
+)
+def test_an_unknown_option_is_refused_wherever_it_stands(result, place):
+    data = json.loads(json.dumps(result.to_dict()))
+    *way, last = place
+    inner = data
+    for key in way:
+        inner = inner[key]
+    inner[last] = FOREIGN
     with pytest.raises(ValueError, match="unknown option: warp"):
-        Verification.from_dict({**data, "best": {**data["best"], "candidate": {"warp": 9}}})
+        Verification.from_dict(data)
+
+
+def test_an_unknown_verdict_is_refused(result):
+    data = result.to_dict()
     with pytest.raises(ValueError, match="great"):
         Verification.from_dict({**data, "best": {**data["best"], "verdict": "great"}})
 
