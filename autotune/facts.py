@@ -122,7 +122,7 @@ class Facts:
     draws_random: bool = False
     """the step draws random numbers, as dropout does"""
     synchronizes: tuple[str, ...] = ()
-    """places where the step waits for the accelerator: "train.py, line 12" """
+    """places where the model waits for the accelerator: "train.py, line 12" """
     moves_parameters: bool = False
     """parameters lie elsewhere after a step than before it"""
 

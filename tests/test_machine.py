@@ -132,8 +132,13 @@ class Driver:
 
     NVMLError = pynvml.NVMLError
 
-    def __init__(self, fails: bool) -> None:
-        self.fails, self.shut = fails, False
+    def __init__(self, fails: bool = False, silent: bool = False) -> None:
+        self.fails, self.silent, self.shut = fails, silent, False
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in dir(self):
+            if name.startswith("nvml"):
+                monkeypatch.setattr(pynvml, name, getattr(self, name))
 
     def nvmlInit(self) -> None: ...
     def nvmlShutdown(self) -> None:
@@ -157,6 +162,8 @@ class Driver:
         return "Card"
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[int]:
+        if self.silent:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
         return [1, 2]
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:
@@ -166,11 +173,15 @@ class Driver:
 @pytest.mark.parametrize("fails", [False, True])
 def test_cards_are_read_whole_or_not_at_all(monkeypatch, fails):
     driver = Driver(fails)
-    for name in dir(driver):
-        if name.startswith("nvml"):
-            monkeypatch.setattr(pynvml, name, getattr(driver, name))
+    driver.install(monkeypatch)
     found = Machine.read().gpus
     assert driver.shut
     assert len(found) == (0 if fails else 1)
     if found:
         assert (found[0].name, found[0].free_bytes, found[0].processes) == ("Card", 60, 2)
+
+
+def test_a_card_whose_processes_may_not_be_known_is_still_a_card(monkeypatch):
+    Driver(silent=True).install(monkeypatch)
+    (found,) = Machine.read().gpus
+    assert (found.name, found.processes) == ("Card", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
@@ -17,6 +17,7 @@ START_S = {"default": 30.0, "reduce-overhead": 35.0, "max-autotune-no-cudagraphs
 """seconds of a first compilation, measured on two cores; large models take longer"""
 FEWEST_TRIALS = 12  # on a CPU a compiled trial costs as much as five others: a smaller search has no room for it
 COMPILER_BYTES = 110 * 2**20  # of host memory, for the compiler itself
+GRAPHS_ACCUMULATE = "gradients lie in a CUDA graph's own memory, and the next batch of the same update overwrites them"
 ASK = "--choices compile_mode=off,default asks for it"
 
 
@@ -27,6 +28,7 @@ class CompileMode(Option):
     affects = frozenset({"compute", "memory"})
     maths = Maths.ROUNDED
     order = 70
+    meets = ("accumulation",)
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         facts = context.facts
@@ -56,6 +58,9 @@ class CompileMode(Option):
             return None
         refused = _refused(context)
         return refused or (_why_no_graphs(context) if value == "reduce-overhead" else None)
+
+    def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
+        return GRAPHS_ACCUMULATE if values[self.name] == "reduce-overhead" and values["accumulation"] != 1 else None
 
     def expert(self, context: Context) -> Value:
         if context.facts.device == "cpu" or context.facts.variable_shapes:
@@ -115,7 +120,9 @@ def _why_no_graphs(context: Context) -> str | None:
     if facts.variable_shapes:
         return "shapes vary between batches, and a CUDA graph holds one shape"
     if facts.synchronizes:
-        return f"the step waits for the device, which a CUDA graph cannot hold: {facts.synchronizes[0]}"
+        return f"the model waits for the device, which a CUDA graph cannot hold: {facts.synchronizes[0]}"
+    if facts.script is not None and facts.script.batches_per_update > 1:
+        return GRAPHS_ACCUMULATE
     if facts.moves_parameters:
         return "the step gives parameters new memory, and a CUDA graph keeps the addresses that it saw"
     return None

@@ -60,7 +60,7 @@ class GpuWatch:
             family: the trial's other processes.
             timed: the trial is in its timed window, so that the clocks are those of its figures.
         """
-        ours = {self._pid, os.getpid(), *family}  # a notebook that steers has a context of its own
+        ours = {self._pid, *family}
         for handle in self._handles:
             with suppress(self._nvml.NVMLError):
                 self._look_for_ours(handle, ours, timed)
@@ -76,7 +76,8 @@ class GpuWatch:
             self._found, self._flags, self._clocks, self._others = True, set(), [], None
         used = sum(item.usedGpuMemory or 0 for item in running if item.pid in ours)
         self._process_bytes = max(self._process_bytes, used)
-        self._look_at_others(handle, frozenset(item.pid for item in running) - ours)
+        # a notebook that steers has a context of its own, and waits
+        self._look_at_others(handle, frozenset(item.pid for item in running) - ours - {os.getpid()})
         self._look_at_clocks(handle, timed)
 
     def _look_at_card(self, timed: bool) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from autotune.batches import clone
 from autotune.device import Device
@@ -18,7 +21,7 @@ class Habits:
 
     draws_random: bool
     synchronizes: tuple[str, ...]
-    """places where it waits for the device"""
+    """places where the model waits for the device; what the loop around it does is not compiled"""
     moves_parameters: bool
 
     @classmethod
@@ -26,7 +29,7 @@ class Habits:
         placed = training.loader.place(clone(batch))
         addresses = [item.data_ptr() for item in training.model.parameters()]
         states = [torch.get_rng_state(), device.random_state()]
-        with device.synchronisations() as found:
+        with _waits_of_models(training.model, device) as found:
             training.step(placed)
         later = [torch.get_rng_state(), device.random_state()]
         return cls(
@@ -34,3 +37,35 @@ class Habits:
             synchronizes=tuple(f"{file}, line {line}" for file, line in found),
             moves_parameters=addresses != [item.data_ptr() for item in training.model.parameters()],
         )
+
+
+@contextmanager
+def _waits_of_models(model: nn.Module, device: Device) -> Iterator[list[tuple[str, int]]]:
+    """Yield a list that has, afterwards, the places at which a forward waited for the device."""
+    found: list[tuple[str, int]] = []
+    seen: list[list[tuple[str, int]]] = []
+    depth, watching = 0, ExitStack()
+
+    def begin(*_: Any) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            seen.append(watching.enter_context(device.synchronisations()))
+
+    def end(*_: Any) -> None:
+        nonlocal depth
+        depth -= 1
+        if depth == 0:
+            watching.close()
+
+    # a script's several models come as a list of modules, which is never called itself
+    models = list(model) if type(model) is nn.ModuleList else [model]
+    handles = [item.register_forward_pre_hook(begin) for item in models]
+    handles += [item.register_forward_hook(end, always_call=True) for item in models]
+    try:
+        with watching:
+            yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+        found += [place for places in seen for place in places]

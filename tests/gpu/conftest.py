@@ -1,4 +1,4 @@
-"""Tests on a real card: `pytest -m gpu tests/gpu`. Without one they are skipped; figures go to the test report."""
+"""Tests on a real card: `pytest -n 0 -m gpu tests/gpu`. Without one they are skipped; figures go to the test report."""
 
 from __future__ import annotations
 

@@ -451,6 +451,7 @@ def test_c20_what_compiles_itself_is_not_compiled_again():
         ({"variable_shapes": True}, "one shape"),
         ({"synchronizes": ("train.py, line 12",)}, "train.py, line 12"),
         ({"moves_parameters": True}, "addresses"),
+        ({"script": ScriptFacts(batches_per_update=2)}, "next batch of the same update"),
         ({"device": "xpu:0"}, "CUDA device"),
     ],
 )
@@ -460,6 +461,14 @@ def test_cuda_graphs_are_offered_only_where_they_can_hold_a_step(facts, why):
     assert "reduce-overhead" not in choices("compile_mode", context)
     assert why in OPTIONS["compile_mode"].refusal("reduce-overhead", context)
     assert OPTIONS["compile_mode"].refusal("default", context) is None
+
+
+def test_cuda_graphs_do_not_accumulate_gradients():
+    space = make_space(on_cuda(compile_refused=None, effective_batch=64))
+    graphs = space.baseline.replace(compile_mode="reduce-overhead", batch_size=32)
+    assert "next batch of the same update" in (space.legal(graphs.replace(accumulation=2)) or "")
+    assert space.legal(graphs.replace(batch_size=64, accumulation=1)) is None
+    assert space.legal(graphs.replace(compile_mode="default", accumulation=2)) is None
 
 
 def test_c19_a_cpu_is_not_offered_what_compiles_for_minutes():

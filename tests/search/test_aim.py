@@ -24,6 +24,12 @@ def test_the_least_memory_of_what_is_fast_enough(keep: float, order: list[str]) 
     assert ordered(Aim(keep=keep)) == order
 
 
+@pytest.mark.parametrize(("beside_s", "order"), [(1.0, ["near", "fast"]), (0.97, ["fast"]), (0.5, [])])
+def test_what_lies_beside_the_items_may_be_the_fastest(beside_s: float, order: list[str]) -> None:
+    found = Aim(keep=0.95).order(CONFIGS, lambda name: CONFIGS[name][0], lambda name: CONFIGS[name][1], beside_s)
+    assert found == order
+
+
 @pytest.mark.parametrize(
     ("speedup", "baseline_bytes", "config_bytes", "baseline"),
     [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +128,21 @@ class Driver:
     """NVML with one card, on which `running` maps processes to bytes."""
 
     NVMLError = pynvml.NVMLError
+    NVML_ERROR_NOT_FOUND = pynvml.NVML_ERROR_NOT_FOUND
     NVML_CLOCK_SM = pynvml.NVML_CLOCK_SM
     held, clock = 0, 1980
+    refusal = pynvml.NVML_ERROR_NOT_SUPPORTED
+    computing: Mapping[int, int] | None = None
+    """percent of the card by process; None: the driver does not tell, and says `refusal`"""
 
     def __init__(self, running: dict[int, int | None], reasons: int = 0) -> None:
         self.running, self.reasons, self.open = running, reasons, False
+
+    def nvmlDeviceGetProcessUtilization(self, handle: int, since_us: int) -> list[Any]:
+        assert 0 < time.time() - since_us / 1e6 < 60
+        if self.computing is None:
+            raise pynvml.NVMLError(self.refusal)
+        return [types.SimpleNamespace(pid=pid, smUtil=used) for pid, used in self.computing.items()]
 
     def nvmlInit(self) -> None:
         self.open = True
@@ -184,6 +196,46 @@ def test_a12_what_the_driver_shows_of_a_trial(running, reasons, seen):
     assert card.seen() == seen
     card.close()
     assert not driver.open
+
+
+@pytest.mark.parametrize(
+    ("computing", "shared"), [({1: 97}, False), ({1: 90, 9: 60}, True), ({1: 97, 9: 2}, False), ({}, False)]
+)
+def test_a_process_that_only_holds_memory_disturbs_nothing(computing, shared):
+    driver = Driver({1: 100, 9: 500})
+    driver.computing = computing
+    card = GpuWatch(1, nvml=driver)
+    for _ in range(3):
+        card.look([])
+    assert ("gpu_shared" in card.seen()["flags"]) is shared
+
+
+def test_where_no_process_computed_lately_the_driver_finds_none():
+    driver = Driver({1: 100, 9: 500})
+    driver.refusal = pynvml.NVML_ERROR_NOT_FOUND
+    card = GpuWatch(1, nvml=driver)
+    card.look([])
+    assert card.seen()["flags"] == ()
+
+
+@pytest.mark.parametrize("others", [({9: 50}, {}), ({}, {9: 50})], ids=["goes", "comes"])
+def test_a_process_that_comes_or_goes_disturbs_though_it_is_idle(others):
+    before, after = others
+    driver = Driver({1: 100, **before})
+    driver.computing = {}
+    card = GpuWatch(1, nvml=driver)
+    card.look([])
+    assert card.seen()["flags"] == ()
+    driver.running = {1: 100, **after}
+    card.look([])
+    assert card.seen()["flags"] == ("gpu_shared",)
+
+
+def test_the_process_that_steers_is_no_other():
+    driver = Driver({1: 100, os.getpid(): 300})  # a notebook whose kernel has used the card
+    card = GpuWatch(1, nvml=driver)
+    card.look([])
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}
 
 
 def test_the_largest_sample_counts():

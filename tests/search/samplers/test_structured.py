@@ -10,6 +10,7 @@ import optuna
 import pytest
 
 from autotune.config import Config
+from autotune.options import OPTIONS
 from autotune.options.space import Space, make_space
 from autotune.records import Outcome
 from autotune.search.model import candidates as pool
@@ -151,6 +152,56 @@ def test_a_search_goes_on_when_nothing_could_be_measured(space: Space) -> None:
     proposed = StructuredSampler(space).propose(History(seen, []))
     assert holds(space, proposed)
     assert proposed not in [trial.config for trial in seen]
+
+
+def out_of_memory(config: Config) -> Observation:
+    return Observation(config=config, outcome=Outcome.OUT_OF_MEMORY, limit_bytes=100)
+
+
+def test_where_the_baseline_does_not_fit_the_batch_goes_down_not_astray(space: Space) -> None:
+    sampler = StructuredSampler(space)
+    seen = [out_of_memory(space.baseline)]
+    sizes = [int(space.baseline["batch_size"])]
+    for _ in range(8):
+        config = sampler.propose(History(seen, []))
+        seen.append(out_of_memory(config))
+        sizes.append(int(config["batch_size"]))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == min(space.choices["batch_size"])
+    assert len(sizes) == len({trial.config for trial in seen})
+
+
+def test_a_baseline_beside_the_space_keeps_no_search_going() -> None:
+    """Its values are in the model, and no config with them can be proposed."""
+    space = make_space(
+        accelerator_context(batch_size=50),
+        restricted={"batch_size": [32, 64], "precision": ["fp32", "bf16"]},
+        excluded=[name for name in OPTIONS if name not in ("batch_size", "precision")],
+    )
+    sampler = StructuredSampler(space)
+    seen = [observe(space.baseline)] * 2
+    belief = believe(sampler, seen)
+    rows = sampler._candidates(belief, np.random.default_rng(0))
+    assert {int(belief.encoding.config(row)["batch_size"]) for row in rows} == {32, 64}
+    configs = [trial.config for trial in search(sampler, 6, seen)[2:]]
+    assert len(set(configs)) == 4
+    study = study_of(space, "structured")
+    for trial in seen + [observe(config) for config in configs]:
+        asked = study.ask()
+        tell(study, asked, trial)
+    assert StructuredSampler(space).reason_to_stop(study) is not None
+
+
+def test_trials_that_cost_the_same_whatever_they_run_make_no_config_dear(space: Space) -> None:
+    """A simulator's seconds say nothing of steps: by its law every measured config would be dear."""
+    sampler = StructuredSampler(space)
+    slow = [
+        dataclasses.replace(trial, cost_s=5.0, sample_s=50 * trial.sample_s, compute_s=None, loader_s=None)
+        for trial in search(sampler, 6)
+        if trial.sample_s
+    ]
+    belief = believe(sampler, slow)
+    assert belief.affordable(belief.measured).all()
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values())

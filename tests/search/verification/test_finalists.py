@@ -53,5 +53,11 @@ def test_where_memory_is_to_be_small_the_smallest_go_and_the_fastest_to_judge_th
     assert sizes([*observations, slow], lambda config: config["batch_size"] == 64, aim=Aim(keep=0.95))[-1] == 64
 
 
+def test_where_memory_is_to_be_small_the_baseline_may_be_what_all_are_judged_by():
+    observations = [seen(8, 1.03, peak_bytes=70), seen(16, 1.07, peak_bytes=50)]
+    assert sizes(observations, aim=Aim(keep=0.95)) == [16, 8]
+    assert sizes(observations, aim=Aim(keep=0.95), baseline_s=1.0) == [8]
+
+
 def test_nothing_measured_nobody_goes():
     assert sizes([]) == []

@@ -72,6 +72,16 @@ def test_where_memory_is_to_be_small_the_smallest_that_is_fast_enough_is_claimed
     assert result.same_batch is None
 
 
+def test_where_memory_is_to_be_small_the_baseline_may_be_the_fastest():
+    times = {BASELINE: 1.0, FAST: 1.03, WORKERS: 1.07}
+    sizes = {BASELINE: 50, FAST: 30, WORKERS: 10}
+    found = SyntheticMachine(times.__getitem__, white(0, 0.002), peaks=sizes.__getitem__)
+    result = run(found, finalists=(WORKERS, FAST), aim=Aim(keep=0.95))
+    assert result.best.candidate == dict(FAST)  # WORKERS keeps 0.95 of FAST's throughput, not of the baseline's
+    alone = run(SyntheticMachine(times.__getitem__, white(0, 0.002), peaks=sizes.__getitem__), (WORKERS,), aim=Aim(0.95))
+    assert alone.best.candidate == dict(WORKERS)
+
+
 def test_the_choice_rests_on_four_rounds_and_the_claim_on_fresh_ones():
     found = machine()
     result = run(found, finalists=[FAST, WORKERS])
