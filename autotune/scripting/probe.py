@@ -136,9 +136,7 @@ def _own_batch(main: Any, driver: Driver) -> int:
     return sizes[0] if sizes else 1
 
 
-def _facts(
-    driver: Driver, settings: Settings, device: Device, spec: TrialSpec, free_bytes: int | None
-) -> Facts:
+def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, free_bytes: int | None) -> Facts:
     found = driver.found
     assert found is not None
     training = _training(driver, found)

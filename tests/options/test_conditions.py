@@ -16,6 +16,7 @@ from torch import nn
 from autotune.batches import move
 from autotune.config import Config
 from autotune.errors import UsageError
+from autotune.facts import ScriptFacts
 from autotune.options import OPTIONS, Inapplicable
 from autotune.options.batch_size import BASELINE_MULTIPLE, ladder
 from autotune.options.channels_last import tensor_to_channels_last

@@ -13,9 +13,9 @@ import pytest
 from autotune.config import Config, read_document
 from autotune.options.accumulation import samples_per_update
 from autotune.records import Limits, Outcome, TrialRecord, TrialSpec
+from autotune.search.aim import Aim
 from autotune.search.measured import Measured, ranked
 from autotune.search.observation import Observation, observe
-from autotune.search.aim import Aim
 from autotune.search.specs import Specs
 from tests.search.simulated import MIB, SimulatedRunner, measurement
 from tests.search.test_search import Harness
@@ -74,10 +74,13 @@ def test_a_baseline_of_other_samples_is_not_handed_out_though_nothing_is_faster(
 
 def test_the_sampler_does_not_hold_what_may_be_an_answer_against_what_may_not(search: Harness) -> None:
     """The baseline is faster than every config of the samples asked for: these are searched all the same."""
+
     def seconds(config: Mapping[str, Any]) -> float:
         if samples_per_update(Config(**config)) != 64:
             return 1e-4
-        return 1e-3 * (0.5 if config.get("precision") == "bf16" else 1.0) * (0.8 if config.get("channels_last") else 1.0)
+        return (
+            1e-3 * (0.5 if config.get("precision") == "bf16" else 1.0) * (0.8 if config.get("channels_last") else 1.0)
+        )
 
     runner = SimulatedRunner(noise=0.0, seconds=seconds)
     result = search(runner, trials=16, effective_batch=64)
@@ -153,8 +156,10 @@ def test_a_trial_that_was_put_in_the_queue_and_never_begun_is_closed_by_a_resume
     rest = SimulatedRunner()
     result = search(rest, trials=8, resume=True)
     assert search.states()["WAITING"] == 0
-    stored = {trial.number: trial for trial in optuna.load_study(
-        study_name=None, storage=f"sqlite:///{search.folder.study}").trials}
+    stored = {
+        trial.number: trial
+        for trial in optuna.load_study(study_name=None, storage=f"sqlite:///{search.folder.study}").trials
+    }
     for measured in result.search.measured.values():
         for record in measured.records:
             params = stored[record.number].params

@@ -52,9 +52,7 @@ def finalists(
     return list(dict.fromkeys([*_by(aim, chosen_first, sound, baseline_s), *chosen_first]))
 
 
-def _by(
-    aim: Aim, configs: Sequence[Config], found: dict[Config, list[Observation]], baseline_s: float
-) -> list[Config]:
+def _by(aim: Aim, configs: Sequence[Config], found: dict[Config, list[Observation]], baseline_s: float) -> list[Config]:
     return aim.order(
         configs,
         lambda config: math.exp(_log_time(found[config])),

@@ -78,7 +78,9 @@ def test_where_memory_is_to_be_small_the_baseline_may_be_the_fastest():
     found = SyntheticMachine(times.__getitem__, white(0, 0.002), peaks=sizes.__getitem__)
     result = run(found, finalists=(WORKERS, FAST), aim=Aim(keep=0.95))
     assert result.best.candidate == dict(FAST)  # WORKERS keeps 0.95 of FAST's throughput, not of the baseline's
-    alone = run(SyntheticMachine(times.__getitem__, white(0, 0.002), peaks=sizes.__getitem__), (WORKERS,), aim=Aim(0.95))
+    alone = run(
+        SyntheticMachine(times.__getitem__, white(0, 0.002), peaks=sizes.__getitem__), (WORKERS,), aim=Aim(0.95)
+    )
     assert alone.best.candidate == dict(WORKERS)
 
 
