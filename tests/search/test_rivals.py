@@ -29,8 +29,9 @@ def search(tmp_path: Path) -> Harness:
 
 
 def larger_is_faster(config: Mapping[str, Any]) -> float:
-    """Twice as fast at eight times the batch, whatever else is set."""
-    return 1e-3 * (0.5 + 16 / config["batch_size"]) * (0.8 if config.get("precision") == "bf16" else 1.0)
+    """Nearly twice as fast at eight times the batch; what experts recommend is wrong here in one point."""
+    factor = (0.8 if config.get("precision") == "bf16" else 1.0) * (1.3 if config.get("channels_last") else 1.0)
+    return 1e-3 * (0.5 + 16 / config["batch_size"]) * factor
 
 
 class StoppingRunner(SimulatedRunner):
@@ -48,7 +49,7 @@ def test_a_config_at_the_baselines_batch_competes_with_those_alone(search: Harne
     result = search(StoppingRunner(seconds=larger_is_faster), trials=16)
     best, same = (answer.config for answer in result.answers)
     assert larger_is_faster(best) < larger_is_faster(same) / 1.3
-    assert same["precision"] == "bf16"
+    assert (same["precision"], same["channels_last"]) == ("bf16", False)
     counterpart = result.search.space.canonical(best.replace(batch_size=32))
     assert result.search.measured[counterpart].usable
 
@@ -149,7 +150,7 @@ def test_gp_learns_beside_a_baseline_off_the_grid(search: Harness) -> None:
 
 
 def test_a_trial_that_was_put_in_the_queue_and_never_begun_is_closed_by_a_resumed_search(search: Harness) -> None:
-    search(SimulatedRunner(), trials=4)
+    search(SimulatedRunner(), trials=1)
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{search.folder.study}")
     first = next(trial.params for trial in study.trials if trial.params)
     study.enqueue_trial({**first, "batch_size": 128})

@@ -5,7 +5,8 @@
 
 A step waits for the slower side; the p-norm rounds the corner where both are alike. g is how much the compute
 suffers from loader processes and threads that share the cores, `load` by how much these exceed the cores,
-`restart` the epoch's share. What the law misses is a small Gaussian process over all options, learned from
+`restart` the epoch's share. A step of several threads has a g of its own: each of its operations waits for the slowest
+thread, so that one that lost its core costs it many times what it costs a step of one thread. What the law misses is a small Gaussian process over all options, learned from
 the measured times themselves.
 """
 
@@ -54,7 +55,10 @@ class StepModel:
                 option_terms(encoding, ("loader",)), rows[split], np.log(loader[split]), believed=believed
             )
             slowed = np.array([float(seen.contention_s or 0.0) for seen in observations])[split] / compute[split]
-            self._contention = self._learn_contention(self.load(rows[split]), slowed)
+            load, several = self.load(rows[split]), self._threads(rows[split]) > 1
+            self._contention = tuple(
+                self._learn_contention(load[group], slowed[group]) for group in (~several, several)
+            )
         else:
             self._compute = Surrogate(
                 option_terms(encoding, ("compute", "loader")), rows, np.log(total), believed=believed
@@ -74,13 +78,17 @@ class StepModel:
 
     def load(self, rows: Rows) -> FloatArray:
         """Return by how much workers and threads exceed the cores, relative to these; 0 without workers."""
-        context = self._encoding.space.context
-        cores = max(1.0, context.machine.usable_cores)
-        on_cpu = context.facts.device == "cpu"
+        cores = max(1.0, self._encoding.space.context.machine.usable_cores)
         workers = self._encoding.numbers("num_workers", rows, 0.0)
+        return np.where(workers > 0, np.maximum(0.0, (workers + self._threads(rows)) / cores - 1.0), 0.0)
+
+    def _threads(self, rows: Rows) -> FloatArray:
+        """Return how many threads a step computes with; one that gives work to an accelerator has one."""
+        facts = self._encoding.space.context.facts
+        if facts.device != "cpu":
+            return np.ones(len(rows))
         threads = self._encoding.numbers("num_threads", rows, 0.0)
-        threads = np.where(threads > 0, threads, context.facts.default_threads) if on_cpu else np.ones(len(rows))
-        return np.where(workers > 0, np.maximum(0.0, (workers + threads) / cores - 1.0), 0.0)
+        return np.where(threads > 0, threads, facts.default_threads)
 
     def log_time(self, rows: Rows) -> FloatArray:
         """Return the mean log time per sample, seconds."""
@@ -112,7 +120,9 @@ class StepModel:
         mean, sd = self._loader.predict(rows)
         loader = mean + sd * normals[:, 1:]
         workers = self._encoding.numbers("num_workers", rows, 0.0) > 0
-        slowed = compute + np.log1p(self._contention * self.load(rows))
+        of_one, of_several = self._contention
+        contention = np.where(self._threads(rows) > 1, of_several, of_one)
+        slowed = compute + np.log1p(contention * self.load(rows))
         step = np.where(workers, np.logaddexp(NORM * slowed, NORM * loader) / NORM, np.logaddexp(compute, loader))
         return np.logaddexp(step, restart)
 

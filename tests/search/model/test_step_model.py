@@ -9,8 +9,10 @@ import pytest
 
 from autotune.config import Config
 from autotune.options.space import Space, make_space
+from autotune.records import Outcome
 from autotune.search.model.encoding import Encoding
 from autotune.search.model.step import StepModel
+from autotune.search.observation import Observation
 from tests.search.conftest import accelerator_context, observe
 
 MEAN = np.zeros((1, 3))
@@ -72,6 +74,28 @@ def test_workers_beyond_the_cores_are_a_load() -> None:
     encoding = Encoding(space)
     rows = encoding.rows([space.canonical(space.baseline.replace(num_workers=count)) for count in (0, 1, 2)])
     np.testing.assert_allclose(learn(space, [space.baseline])[1].load(rows), [0.0, 0.0, 0.5])
+
+
+def test_what_workers_cost_a_step_of_several_threads_they_do_not_cost_one_of_one_thread() -> None:
+    """Two threads that waited for each other beside a worker say nothing of a step that has one."""
+    context = accelerator_context(cores=2.0)
+    facts = dataclasses.replace(context.facts, device="cpu", default_threads=2, sample_load_s=5e-3)
+    space = make_space(
+        dataclasses.replace(context, facts=facts), restricted={"num_threads": [1, 2], "num_workers": [0, 1, 2]}
+    )
+    beside = space.canonical(space.baseline.replace(num_workers=1))
+    seen = [
+        Observation(
+            config=config, outcome=Outcome.OK, sample_s=total, compute_s=1e-3, loader_s=5e-3, contention_s=slowed
+        )
+        for config, total, slowed in ((space.baseline, 6e-3, 0.0), (beside, 6e-3, 5e-3))
+    ]
+    encoding = Encoding(space, [item.config for item in seen])
+    model = StepModel(encoding, encoding.rows([item.config for item in seen]), seen)
+    alone = space.canonical(beside.replace(num_workers=2, num_threads=1))
+    together = space.canonical(alone.replace(num_threads=2))
+    times = model.samples(encoding.rows([alone, together]), MEAN)[0]
+    assert times[0] < 4e-3 < 1.3 * 4e-3 < times[1]
 
 
 def test_restarts_of_the_epoch_are_learned_by_loader_option(space: Space) -> None:
