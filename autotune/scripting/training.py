@@ -57,10 +57,9 @@ class ScriptTraining(Training):
         losses = self.driver.losses
         losses.last = None
         self.driver.feed(batch)
-        if losses.last is None:
-            return None
-        loss = losses.last.reshape(-1)[0]
-        return loss.clone() if self.tuned.compiles else loss  # a CUDA graph overwrites what it returned
+        loss: Tensor | None = None if losses.last is None else losses.last.reshape(-1)[0]
+        # a CUDA graph overwrites what it returned
+        return loss.clone() if loss is not None and self.tuned.compiles else loss
 
     def end_epoch(self) -> None:
         """The script's own loop sees to what is left of an update."""

@@ -161,3 +161,9 @@ def test_a_foreign_process_on_the_card_is_flagged_and_the_trial_measured_again(s
     assert [label == REPEAT for label in told.labels[:3]] == [False, True, False]  # once, whatever comes later
     assert records[1].config == records[0].config
     assert not any("gpu_shared" in record.measurement.flags for record in records[1:])
+
+
+def test_what_is_free_on_the_card_is_read_before_the_probe_takes_its_own(search):
+    result, _, _ = search(restricted={"batch_size": (8, 16)})
+    facts = result.prepared.facts
+    assert facts.device_free_bytes == facts.device_memory_bytes

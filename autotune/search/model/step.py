@@ -5,9 +5,9 @@
 
 A step waits for the slower side; the p-norm rounds the corner where both are alike. g is how much the compute
 suffers from loader processes and threads that share the cores, `load` by how much these exceed the cores,
-`restart` the epoch's share. A step of several threads has a g of its own: each of its operations waits for the slowest
-thread, so that one that lost its core costs it many times what it costs a step of one thread. What the law misses is a small Gaussian process over all options, learned from
-the measured times themselves.
+`restart` the epoch's share. A step of several threads has a g of its own: each of its operations waits for the
+slowest thread, so that one that lost its core costs it many times what it costs a step of one thread. What the law
+misses is a small Gaussian process over all options, learned from the measured times themselves.
 """
 
 from __future__ import annotations
