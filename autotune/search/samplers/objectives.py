@@ -121,22 +121,26 @@ def expected_improvement(best: float, times: FloatArray) -> FloatArray:
 def hypervolume_gain(belief: Belief, outlook: Outlook) -> FloatArray:
     """Return the expected growth of the area that the front dominates, relative to that area.
 
-    The reference point is the slowest feasible time measured and the memory limit, or the largest peak.
+    The reference point is the slowest feasible time measured and the memory limit, or the largest peak. Memory counts
+    by its logarithm: by its bytes, all that a small training could save would be nothing beside a large limit.
     """
-    if not belief.feasible.any():
+    known = belief.feasible & (belief.measured_peaks > 0)
+    if not known.any():
         return np.ones(outlook.times.shape[1])
-    times, peaks = belief.measured_times[belief.feasible], belief.measured_peaks[belief.feasible]
+    times, peaks = belief.measured_times[known], belief.measured_peaks[known]
     corner = float(times.max()), float(belief.limit_bytes or peaks.max())
+    least = min(peaks.min(), outlook.peaks.min())
     # the front as strips of memory, each with the best time that this much memory buys so far
-    edges = np.unique(np.append(peaks[peaks < corner[1]], [0.0, corner[1]]))
+    edges = np.unique(np.append(peaks[peaks < corner[1]], [least, corner[1]]))
     area, gain = 0.0, np.zeros(outlook.times.shape[1])
     for low, high in itertools.pairwise(edges):
         reachable = times[peaks <= low]
         reached = float(reachable.min()) if len(reachable) else corner[0]
-        area += (high - low) * (corner[0] - reached)
-        width = np.maximum(0.0, high - np.maximum(low, outlook.peaks))
+        area += np.log(high / low) * (corner[0] - reached)
+        width = np.maximum(0.0, np.log(high / np.maximum(low, outlook.peaks)))
         gain += width * np.maximum(0.0, reached - outlook.times).mean(axis=0)
-    return gain / area if area > 0 else gain / (corner[0] * corner[1])
+    scale = area if area > 0 else corner[0] * float(np.log(corner[1] / least))
+    return gain / scale if scale > 0 else gain
 
 
 def _best_time(belief: Belief) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import optuna
@@ -14,13 +16,13 @@ from autotune.options import OPTIONS
 from autotune.options.space import Space, make_space
 from autotune.records import Outcome
 from autotune.search.model import candidates as pool
-from autotune.search.model.belief import Belief
+from autotune.search.model.belief import Belief, Outlook
 from autotune.search.model.encoding import Encoding
 from autotune.search.observation import Observation
 from autotune.search.samplers.distributions import config_from, holds
 from autotune.search.samplers.history import History
-from autotune.search.samplers.objectives import OBJECTIVES, Memory, Pareto
-from autotune.search.samplers.structured import BOLD_TRIALS, StructuredSampler
+from autotune.search.samplers.objectives import OBJECTIVES, Memory, Pareto, hypervolume_gain
+from autotune.search.samplers.structured import BOLD_TRIALS, SMALL_GAIN, StructuredSampler
 from tests.search.conftest import LIMIT_BYTES, accelerator_context, observe
 from tests.search.samplers.test_sampler_conformance import ask, study_of, tell
 
@@ -226,6 +228,36 @@ def test_a_front_has_no_dominated_config(space: Space) -> None:
     front = sampler.objective.order(belief)
     assert (np.diff(belief.measured_times[front]) >= 0).all()
     assert (np.diff(belief.measured_peaks[front]) < 0).all()
+
+
+def test_what_saves_memory_counts_beside_a_limit_that_nothing_comes_near() -> None:
+    outlook = Outlook(
+        times=np.full((1, 2), 0.9), peaks=np.array([0.5e9, 2e9]), fits=np.ones(2), runs=np.ones(2), costs=np.ones(2)
+    )
+    measured: Any = SimpleNamespace(
+        feasible=np.ones(2, dtype=bool),
+        measured_times=np.array([1.0, 0.6]),
+        measured_peaks=np.array([1e9, 2e9]),
+        limit_bytes=100e9,
+    )
+    smaller, nothing = hypervolume_gain(measured, outlook)
+    assert smaller > 2 * SMALL_GAIN
+    assert nothing == 0
+
+
+@pytest.mark.parametrize("peaks", [[0.0, 0.0], [0.0, 2e9], [2e9, 2e9]], ids=["unknown", "one known", "alike"])
+@pytest.mark.parametrize("limit", [None, 2e9])
+def test_the_front_needs_no_peak_of_each_and_no_limit(peaks: list[float], limit: float | None) -> None:
+    outlook = Outlook(
+        times=np.full((1, 1), 0.5), peaks=np.array([2e9]), fits=np.ones(1), runs=np.ones(1), costs=np.ones(1)
+    )
+    measured: Any = SimpleNamespace(
+        feasible=np.ones(2, dtype=bool),
+        measured_times=np.array([1.0, 1.0]),
+        measured_peaks=np.array(peaks),
+        limit_bytes=limit,
+    )
+    assert np.isfinite(hypervolume_gain(measured, outlook)).all()
 
 
 def test_a_search_stops_when_nothing_is_left_to_gain() -> None:
