@@ -8,6 +8,7 @@ handler and no `finally` of it runs.
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
 from autotune.scripting.changes import Changes
-from autotune.scripting.clock import TrainingClock
+from autotune.scripting.clock import Tail, TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
@@ -63,6 +64,7 @@ class Driver:
     ) -> None:
         """`execute` runs the script from begin to end; `found` is how it trains, None while nobody knows."""
         self.clock = TrainingClock()
+        self.tail = Tail(self.clock, device.synchronize)
         self.plan, self.device, self.found = plan, device, found
         self.runs = 0
         """how often the script was begun"""
@@ -182,11 +184,22 @@ class Driver:
     def end_epoch(self) -> None:
         """Tell the script that its loader has no more batches; returns when it is held again.
 
-        What it does until it iterates the loader again is not training: the clock stands still.
+        What it does until it iterates the loader again is not training, but for steps on batches that it read ahead:
+        the clock stands still.
         """
+        assert self.request is not None
         self.device.synchronize()
         self._leave_training()
+        self.tail.begin(self._updates_to_come(self.request))
         self._switch(END)
+
+    def _updates_to_come(self, ended: Batches) -> int:
+        """Return how many updates the script may still make on what it got of an epoch."""
+        if self.found is None:
+            return 0
+        per_update = self.found.batches_per_update
+        ahead = ended.given + ended.fed - ended.turn.updates * per_update
+        return max(0, math.ceil(ahead / per_update)) * self.found.updates_per_step
 
     def _end_full_epoch(self) -> None:
         """End the script's epoch where one batch more were one too many: its loader's are not the only ones fed.
@@ -216,6 +229,7 @@ class Driver:
 
     def _leave_training(self) -> None:
         self.clock.pause()
+        self.tail.end()
         self._between_epochs = True
 
     def _begin(self) -> greenlet:
@@ -283,6 +297,8 @@ class Driver:
             return next(batches.inner)  # read ahead by the script itself: where its steps begin does not show
         if batches.aside:
             return self._next(batches)
+        if batches.turn.over:  # as of every iterator: those who read ahead may ask at the end again
+            raise StopIteration
         now = time.perf_counter()
         if batches.seen.fetched > 0 and not self.first_step_s:
             self.first_step_s = now - self._asked_at
@@ -335,10 +351,12 @@ class Driver:
 
     def _train(self) -> None:
         self._between_epochs = False
+        self.tail.end()
         self.clock.resume()
 
     def _updated(self, number: int) -> None:
         self._threads.look()
+        self.tail.updated()
         self.updates[number] += 1
         self._updates_of_run += 1
         for seen in self._fetched_from:
@@ -383,6 +401,7 @@ class Driver:
                     self.device.synchronize()
                     self._leave_training()
             return
+        self.tail.end()
         self._comes_back.iterated(seen)
         if self._other_began is None:
             self.device.synchronize()
@@ -393,6 +412,8 @@ class Driver:
             first = next((item for item in tensors((args, kwargs)) if item.dim()), None)
             self.input_size = None if first is None else first.size(0)
         self.forwards += not is_evaluating(model)
+        if is_evaluating(model):
+            self.tail.end()
         if not self._ready or (self._between_epochs and self.found and self.found.loader is not None):
             return
         if not is_evaluating(model):

@@ -157,8 +157,9 @@ class ScriptStream(Stream):
     """The batches of a script, which may be held in the middle of its first epoch."""
 
     def _start(self, began: float) -> Fetched:
-        ended_unseen = isinstance(self._host, ScriptBatches) and self._host.ended_unseen
-        fetched = super()._start(began)
+        batches = self._host if isinstance(self._host, ScriptBatches) else None
+        ended_unseen = batches is not None and batches.ended_unseen
+        fetched = super()._start(began + (0.0 if batches is None else batches.tail_s))
         if ended_unseen and self.boundaries:
             self.boundaries.pop()  # the epoch had begun before this batch was asked for
         request = self._host.driver.request
@@ -187,6 +188,8 @@ class ScriptBatches:
         """whether the last epoch went to the loader's end, with a step on each of its batches"""
         self.ended_unseen = False
         """whether the last epoch ended, and the next began, in a step: the script was begun again, or fed in between"""
+        self.tail_s = 0.0
+        """seconds of the steps that came after the last epoch's end: they are no part of the restart"""
         self._was_full = False
         """whether the script had got all batches of the epoch already"""
 
@@ -208,6 +211,7 @@ class ScriptBatches:
         request, runs = self.driver.request, self.driver.runs
         assert request is not None
         self.whole, self.left_after, self.ended_unseen, self._was_full = True, None, False, False
+        self.tail_s = 0.0
         while self.driver.request is request:
             self._was_full = request.full
             if self._was_full and request.fed > request.pulled:  # of the last ones, others were fed instead
@@ -219,6 +223,7 @@ class ScriptBatches:
             if batch is END:
                 del request  # where the script ends now its workers do, and that is no part of an epoch
                 self.driver.end_epoch()
+                self.tail_s = self.driver.tail.seconds
                 return
             yield batch
         # another request: the script has left its loop early and begun the next epoch, or was begun again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.facts import ScriptFacts
 from autotune.records import Outcome
 
 ACCELERATE = """
@@ -66,3 +67,12 @@ def test_batch_size_and_precision_reach_a_librarys_loop(real, write, library, sc
     assert record.outcome is Outcome.OK, record.failure
     assert record.measurement.samples_per_step == 32
     assert record.measurement.steps_per_epoch == 4
+
+
+def test_the_last_step_of_an_epoch_is_timed_though_accelerate_reads_ahead(real, write):
+    pytest.importorskip("accelerate")
+    path = write(ACCELERATE.replace("loss = torch", "__import__('time').sleep(0.02); loss = torch"))
+    record = real.run(path, config={"batch_size": 64}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=128)
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 2
+    assert record.measurement.step_s >= 0.02
