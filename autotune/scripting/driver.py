@@ -165,6 +165,12 @@ class Driver:
                 traceback=user_traceback(error),
             ) from error
 
+    def feed_untimed(self, batch: Any) -> None:
+        """Feed the script a batch that is no part of what is measured."""
+        self.device.synchronize()
+        self._leave_training()
+        self.feed(batch)
+
     def pull(self) -> Any:
         """Return the next batch of the loader that the script is held at; `END` where it has no more."""
         assert self.request is not None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
+from autotune.batches import clone
 from autotune.config import Config
 from autotune.errors import WorkloadError
 from autotune.measure.session import OF_TORCH, Session
@@ -212,6 +213,7 @@ class ScriptBatches:
         assert request is not None
         self.whole, self.left_after, self.ended_unseen, self._was_full = True, None, False, False
         self.tail_s = 0.0
+        batch: Any = None
         while self.driver.request is request:
             self._was_full = request.full
             if self._was_full and request.fed > request.pulled:  # of the last ones, others were fed instead
@@ -219,7 +221,12 @@ class ScriptBatches:
                 self.driver.drain()
                 batch = END
             else:
+                last = None if request.given + request.fed else batch
                 batch = self.driver.pull()
+                if batch is END and last is not None:  # without a batch it would divide by a count of 0, and the like
+                    self.driver.feed_untimed(clone(last))
+                    if self.driver.request is not request:
+                        break
             if batch is END:
                 del request  # where the script ends now its workers do, and that is no part of an epoch
                 self.driver.end_epoch()

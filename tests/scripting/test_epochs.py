@@ -62,6 +62,43 @@ def test_a_small_batch_in_the_first_epoch_leaves_its_length_as_it_is(real, write
     assert record.measurement.samples_per_epoch == 40
 
 
+RETURNS = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = TensorDataset(torch.ones(4 * {batches}, 4), torch.ones(4 * {batches}, 1))
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+
+    def train():
+        total, count, outputs = 0.0, 0, []
+        for x, y in loader:
+            optimizer.zero_grad()
+            output = model(x)
+            loss = (output - y).square().mean()
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+            count += 1
+            outputs.append(output.detach())
+        {end}
+
+    for epoch in range(1000):
+        train()
+"""
+ENDS = ("return total / count", "return torch.cat(outputs)", "return loss")
+
+
+@pytest.mark.parametrize(("batches", "end"), [*((1, end) for end in ENDS), *((some, ENDS[0]) for some in (2, 3))])
+def test_no_epoch_of_a_script_is_over_without_a_batch(real, write, batches, end):
+    _, record = probed_and_measured(real, write(RETURNS.format(batches=batches, end=end)))
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == batches
+    assert record.measurement.compute_s > 0
+
+
 STREAMS = """
     import torch
     from torch import nn

@@ -210,7 +210,7 @@ def test_a_pass_of_one_update_trains(drive):
     assert epochs[1:] == [[0] * (BATCHES - 1) + [1]] * (EPOCHS - 1)
 
 
-def test_an_epoch_of_which_the_script_is_fed_nothing_says_nothing(drive):
+def test_an_epoch_that_is_fed_too_little_for_an_update_says_nothing(drive):
     driver = drive(Accumulates(), ScriptFacts(loader=0, batches_per_update=BATCHES))
     driver.start()
     batches = ScriptBatches(driver)
