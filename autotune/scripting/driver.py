@@ -325,7 +325,6 @@ class Driver:
             self._fetched_from.add(batches.seen)
             return batch
         self._train()
-        self._other_began = None
         self.request = batches
         answer = self._protocol.switch()
         self._held = True  # only now it was
@@ -356,7 +355,7 @@ class Driver:
         return torch.is_grad_enabled(), not models or any(model.training for model in models)
 
     def _train(self) -> None:
-        self._between_epochs = False
+        self._between_epochs, self._other_began = False, None
         self.tail.end()
         self.clock.resume()
 

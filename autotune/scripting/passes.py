@@ -37,6 +37,8 @@ class Passes:
 
     latest: Pass | None = None
     """the last that was asked and is none at the side"""
+    comes_back: bool = False
+    """a batch was asked for after one that an update followed: the script does more than read its data in"""
     _begun: Pass | None = None
     _trained: set[State] = field(default_factory=set)
     """states in which passes began that trained"""
@@ -62,6 +64,7 @@ class Passes:
 
     def asked(self, one: Pass, state: State, batches_per_update: int) -> int:
         """Note a request for a batch; return how many the script got unheld of a pass that was over without update."""
+        self.comes_back = self.comes_back or bool(self._trained)
         first = one.state is None
         one.state = one.state or state
         unused = 0

@@ -26,7 +26,7 @@ from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
-from autotune.scripting.loaders import SIGNATURE, planned_arguments
+from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
@@ -51,6 +51,7 @@ from autotune.workload.static import look
 MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
+MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
 BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
@@ -89,7 +90,9 @@ def _watch(driver: Driver, script: Path) -> None:
         nonlocal began
         began = began or time.perf_counter()
         count = driver.updates.total()
-        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > MAX_WATCH_S)
+        in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
+        limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
+        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)
 
     driver.watch(enough)
     if not driver.updates and driver.losses.last is not None:
@@ -105,12 +108,18 @@ def _watch(driver: Driver, script: Path) -> None:
         )
 
 
+def _training_loaders(driver: Driver) -> list[SeenLoader]:
+    """Return the loaders that the script trains on: from others it has read its data in, before it began to train."""
+    too_few_to_tell = driver.updates.total() < MIN_UPDATES
+    return [seen for seen in driver.loaders.seen if seen.updates and (seen.root.passes.comes_back or too_few_to_tell)]
+
+
 def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
-    training = max(driver.loaders.seen, key=lambda seen: (seen.updates, -seen.number), default=None)
+    training = max(_training_loaders(driver), key=lambda seen: (seen.updates, -seen.number), default=None)
     counts = driver.updates
     rarest = min(counts, key=lambda number: (counts[number], -number))
     per_step = max(1, round(counts.total() / counts[rarest]))
-    if training is not None and training.updates:
+    if training is not None:
         fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
         return ScriptFacts(
             loader=training.root.number,

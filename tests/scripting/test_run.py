@@ -136,7 +136,7 @@ def command(monkeypatch, capsys, *words):
         ("import sys\nsys.exit(7)", 7, ""),
         ("import sys\nsys.exit('no data')", 1, "no data"),
         ("def f():\n    raise KeyError('weights')\nf()", 1, "raise KeyError('weights')"),
-        ("print('done')", 0, "not applied: batch_size=8: the script has no DataLoader"),
+        ("print('done')", 0, "not applied: batch_size=8: the script trains on no DataLoader"),
     ],
 )
 def test_the_command_ends_as_the_script_does(monkeypatch, capsys, write, text, status, says):

@@ -1,0 +1,96 @@
+"""Loaders from which a script reads its data before it trains: they are no training loaders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.records import Outcome
+from autotune.scripting import probe
+from tests.scripting.test_passes import Script, drive  # noqa: F401
+from tests.scripting.test_trials import probed_and_measured
+
+STEP_S = 0.02
+IN_MEMORY = """
+    import time
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = TensorDataset(torch.rand(64, 4), torch.ones(64, 1))
+    test_loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.ones(8, 1)), batch_size=4)
+    batch_size = 4
+    {read}
+    for epoch in range(1000):
+        model.train()
+        for at in range(0, len(X), batch_size):
+            time.sleep({step_s})
+            optimizer.zero_grad()
+            (model(X[at : at + batch_size]) - Y[at : at + batch_size]).square().mean().backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for x, y in test_loader:
+                time.sleep(0.05)
+                model(x)
+"""
+READ = {
+    "in one batch": "X, Y = next(iter(DataLoader(data, batch_size=len(data), shuffle=True)))",
+    "for its statistics": """X, Y = data.tensors
+    mean = sum(x.mean(0) for x, _ in DataLoader(data, batch_size=8)) / 8
+    X = X - mean""",
+    "batch by batch": "X, Y = (torch.cat(parts) for parts in zip(*DataLoader(data, batch_size=8, shuffle=True)))",
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_script_that_reads_its_data_once_and_makes_its_batches_itself_is_measured(real, write, name):
+    script = write(IN_MEMORY.format(read=READ[name], step_s=STEP_S))
+    facts, record = probed_and_measured(real, script)
+    assert facts.script.loader is None
+    assert facts.script.samples_per_step == 4
+    assert "makes its batches itself" in facts.fixed_batch
+    assert record.outcome is Outcome.OK, record.failure
+    assert STEP_S <= record.measurement.step_s < 2 * STEP_S
+    assert STEP_S <= record.measurement.mean_step_s < 2 * STEP_S  # evaluations are left out, all of them and no more
+
+
+class WholeDataInEachStep(Script):
+    def __call__(self):
+        self.make()
+        data = self.loader.dataset
+        while True:
+            for x, y in probe.DataLoader(data, batch_size=len(data)):
+                self.step(x, y)
+
+
+class ReadsItAheadForStatistics(Script):
+    def __call__(self):
+        self.make()
+        sum(x.mean() for x, _ in self.loader)
+        while True:
+            self.train()
+
+
+class ManyUpdatesOfEachBatch(Script):
+    def __call__(self):
+        self.make()
+        while True:
+            for x, y in self.loader:
+                for _ in range(6):
+                    self.step(x, y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [(WholeDataInEachStep, 1), (ReadsItAheadForStatistics, 0), (ManyUpdatesOfEachBatch, 0)]
+)
+def test_a_loader_that_is_asked_again_after_an_update_trains(drive, monkeypatch, kind, number):  # noqa: F811
+    monkeypatch.setattr(probe, "MAX_WATCH_S", 0.0)  # as if each update took long
+    driver = drive(kind())
+    probe._watch(driver, Path("train.py"))
+    found = probe._how_it_trains(driver, sys.modules[__name__])
+    assert (found.loader, found.batches_per_update) == (number, 1)
