@@ -68,7 +68,7 @@ class Driver:
         self.plan, self.device, self.found = plan, device, found
         self.runs = 0
         """how often the script was begun"""
-        self.losses = Losses()
+        self.losses = Losses(self._backward_begins)
         self.request: Batches | None = None
         """of the script, which is held there"""
         self.first_batch_s = self.first_step_s = 0.0
@@ -131,7 +131,10 @@ class Driver:
         self._switch(None)
 
     def watch(self, enough: Callable[[], bool]) -> bool:
-        """Run the script without holding it until `enough` says so after an update; return whether it came so far."""
+        """Run the script without holding it until `enough` says so; return whether it came so far.
+
+        It is asked after each update, and before each backward pass while there was none.
+        """
         self._enough = enough
         script = self._begin()
         script.switch()
@@ -384,6 +387,10 @@ class Driver:
                 self._train()
                 self._protocol.switch()
                 self._held = True
+
+    def _backward_begins(self) -> None:
+        if self._enough is not None and not self.updates and getcurrent() is self._script and self._enough():
+            self._protocol.switch()
 
     def _look_for_loader(self, found: ScriptFacts) -> None:
         """Leave a script that does not come back to its training loader; nothing of its own could catch that."""

@@ -20,6 +20,7 @@ from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.device import Device, device_named, why_allocator_is_set
 from autotune.errors import ScriptError, WorkloadError
 from autotune.facts import Facts, ScriptFacts
+from autotune.measure.validity import ChangeWatch
 from autotune.options import OPTIONS
 from autotune.plan import Plan
 from autotune.records import TrialSpec
@@ -27,6 +28,7 @@ from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
+from autotune.scripting.models import parameters_of
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
@@ -51,6 +53,7 @@ from autotune.workload.static import look
 MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
+MAX_WITHOUT_UPDATE = 24  # backward passes, where parameters change nevertheless
 MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
@@ -83,13 +86,21 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
 
 
 def _watch(driver: Driver, script: Path) -> None:
-    """Let the script make some updates."""
-    began = 0.0
+    """Let the script make some updates, or show that it makes them without an optimizer."""
+    began, parameters = 0.0, ChangeWatch({})
+
+    def changes_by_itself() -> bool:
+        nonlocal parameters
+        if driver.losses.count == 1:
+            parameters = ChangeWatch(parameters_of(driver.models.models))
+        return driver.losses.count % MAX_WITHOUT_UPDATE == 0 and parameters.changed()
 
     def enough() -> bool:
         nonlocal began
-        began = began or time.perf_counter()
         count = driver.updates.total()
+        if not count:
+            return changes_by_itself()
+        began = began or time.perf_counter()
         in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
         limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
         return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)

@@ -56,7 +56,7 @@ class ScriptTraining(Training):
     def step(self, batch: Any, samples: int | None = None) -> Tensor | None:
         """Let the script go through its loop once, on this batch."""
         losses = self.driver.losses
-        losses.last = None
+        losses.forget()
         self.driver.feed(batch)
         loss: Tensor | None = None if losses.last is None else losses.last.reshape(-1)[0]
         # a CUDA graph overwrites what it returned

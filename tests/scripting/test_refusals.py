@@ -92,3 +92,31 @@ def test_a_script_that_goes_on_without_a_loader_is_left(real, train):
     script = train("work(2)\nwhile True:\n    step(torch.ones(4, 4), torch.ones(4, 1))\n")
     record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
     assert "goes on training without a DataLoader" in record.failure.message
+
+
+BY_ITSELF = {
+    "over a loader": "for epoch in range(1000000):\n    for x, y in loader():\n        step(x, y)",
+    "without one": "while True:\n    step(torch.ones(4, 4), torch.ones(4, 1))",
+}
+
+
+@pytest.mark.parametrize("loop", BY_ITSELF)
+def test_a_script_that_changes_its_parameters_itself_is_left_without_waiting_for_its_end(real, train, loop):
+    script = train(BY_ITSELF[loop])
+    script.write_text(script.read_text().replace("optimizer.step()", "by_hand()").replace("def step", BY_HAND))
+    failure = real.refusal(script, unmodified=True, timeout_s=30.0)
+    assert "no update of an optimizer of torch.optim" in failure.message
+
+
+BY_HAND = """def by_hand():
+    for p in model.parameters():
+        p.data.add_(p.grad, alpha=-1e-3)
+
+def step"""
+
+
+def test_a_script_that_accumulates_over_many_batches_is_not_taken_for_one_that_does(real, train):
+    script = train("number = 0\nfor epoch in range(1000000):\n    for x, y in loader():\n        step(x, y)")
+    text = script.read_text().replace("optimizer.zero_grad()", "global number; number += 1")
+    script.write_text(text.replace("optimizer.step()", "if number % 60 == 0: optimizer.step()"))
+    assert real.probe(script, unmodified=True).script.loader == 0
