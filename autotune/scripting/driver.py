@@ -264,6 +264,12 @@ class Driver:
     def _run_again(self) -> None:
         """The script has ended before the measurement: begin it again; its end is not training."""
         self._raise_refusal()
+        if not self._updates_of_run and self.runs > 1:
+            raise ScriptError(
+                f"the script ended after {self.updates.total()} updates, too few to measure, and made none when it was "
+                "run again: perhaps it takes up its own checkpoint, and finds that its training is over",
+                hint="Let it train longer: more epochs, or more data. Or give it what keeps it from resuming.",
+            )
         if not self._updates_of_run:
             raise ScriptError(
                 "the script ended without asking its training loader for a batch after an update",

@@ -120,3 +120,19 @@ def test_a_script_that_accumulates_over_many_batches_is_not_taken_for_one_that_d
     text = script.read_text().replace("optimizer.zero_grad()", "global number; number += 1")
     script.write_text(text.replace("optimizer.step()", "if number % 60 == 0: optimizer.step()"))
     assert real.probe(script, unmodified=True).script.loader == 0
+
+
+RESUMES = """
+from pathlib import Path
+last = Path(__file__).with_name("last.pt")
+if last.exists():
+    work = lambda epochs: None
+work(2)
+torch.save(model.state_dict(), last)
+"""
+
+
+def test_a_script_that_goes_on_from_its_own_checkpoint_is_told_as_that(real, train):
+    failure = real.refusal(train(RESUMES), unmodified=True)
+    assert "made none when it was run again" in failure.message
+    assert "its own checkpoint" in failure.message
