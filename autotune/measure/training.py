@@ -138,7 +138,7 @@ class Training:
                 raise WorkloadError(f"optimizer() returned {type(item).__name__}, which is no Optimizer")
         return optimizers
 
-    def trainable(self) -> dict[str, nn.Parameter]:
+    def trainable(self) -> Mapping[str, Tensor]:
         return {name: item for name, item in self.model.named_parameters() if item.requires_grad}
 
     def _loader_options(self) -> dict[str, Any]:

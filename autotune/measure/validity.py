@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from autotune.errors import WorkloadError
@@ -71,7 +71,7 @@ class ChangeWatch:
 
     SAMPLED = 1024
 
-    def __init__(self, parameters: dict[str, nn.Parameter]) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self._parameters = list(parameters.values())
         self._seen = False
         self._look_at([0] * len(self._parameters))
@@ -89,11 +89,11 @@ class ChangeWatch:
         places = zip(self._parameters, starts, strict=True)
         self._before = [(place, self._values(*place)) for place in places]
 
-    def _values(self, item: nn.Parameter, start: int) -> Tensor:
+    def _values(self, item: Tensor, start: int) -> Tensor:
         return item.detach().flatten()[start : start + self.SAMPLED].clone()
 
 
-def where_gradient(item: nn.Parameter) -> int:
+def where_gradient(item: Tensor) -> int:
     """Return the place in the flattened parameter where its gradient is largest; 0 where it has none."""
     grad = item.grad
     if grad is None or grad.is_complex():

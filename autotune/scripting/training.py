@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,9 +82,14 @@ class ScriptTraining(Training):
         """Return optimizers like the script's, as `tuned` builds them."""
         return [tuned.optimizer(_rebuilt, item) for item in self.driver.optimizers.optimizers]
 
-    def trainable(self) -> dict[str, nn.Parameter]:
-        models = self.driver.models.models
-        return {name: item for name, item in parameters_of(models).items() if item.requires_grad}
+    def trainable(self) -> Mapping[str, Tensor]:
+        """Return what may change: the models' parameters, and what the optimizers hold beside them, as an image."""
+        found: dict[str, Tensor] = {**parameters_of(self.driver.models.models)}
+        known = set(found.values())
+        groups = (group for optimizer in self.driver.optimizers.optimizers for group in optimizer.param_groups)
+        others = dict.fromkeys(item for group in groups for item in group["params"] if item not in known)
+        found.update({f"tensor {number}": item for number, item in enumerate(others)})
+        return {name: item for name, item in found.items() if item.requires_grad}
 
     def _host(self) -> DataLoader[Any] | None:
         if self.found.loader is None:
