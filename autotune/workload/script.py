@@ -28,6 +28,8 @@ QUIET = {
     "NEPTUNE_MODE": "debug",
     "CLEARML_OFFLINE_MODE": "1",
     "SWANLAB_MODE": "disabled",
+    # on a desktop, plt.show() waits until someone closes the window
+    "MPLBACKEND": "Agg",
     # tokenizers warn and switch themselves off after a fork
     "TOKENIZERS_PARALLELISM": "false",
 }

@@ -135,6 +135,13 @@ def test_c71_tokenizers_are_told_that_processes_fork(trial: Trial, monkeypatch: 
     assert f"told {os.environ.get('TOKENIZERS_PARALLELISM', 'false')}" in ran.printed
 
 
+def test_plots_open_no_window(trial: Trial) -> None:
+    """On a desktop, plt.show() waits until someone closes it."""
+    assert QUIET["MPLBACKEND"] == "Agg"
+    ran = trial("print('plots', os.environ['MPLBACKEND'])\n", kind="probe", baseline={"batch_size": 8})
+    assert f"plots {os.environ.get('MPLBACKEND', 'Agg')}" in ran.printed
+
+
 def test_c83_autocast_for_cuda_on_a_cpu_trains_and_says_nothing_on_the_screen(
     trial: Trial, capfd: pytest.CaptureFixture[str]
 ) -> None:
