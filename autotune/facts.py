@@ -58,6 +58,8 @@ class Facts:
     batch_structure: str = ""
     sample_bytes: int = 0
     tensors_per_batch: int = 1
+    on_accelerator: bool = False
+    """batches of the loader hold tensors that lie on an accelerator already"""
     fixed_batch: str | None = None
     """why the batch size has no effect; None where it has"""
     workers_refused: str | None = None

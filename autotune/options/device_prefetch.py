@@ -19,6 +19,8 @@ class DevicePrefetch(Option):
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         if context.facts.device == "cpu":
             return Inapplicable("there is no accelerator to copy to")
+        if context.facts.on_accelerator:
+            return Inapplicable("the loader's batches lie on the accelerator already: there is nothing to copy")
         return (False, True)
 
     def prior(self, value: Value, context: Context) -> Effect:

@@ -18,10 +18,12 @@ class PinMemory(Option):
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         if context.facts.device == "cpu":
             return Inapplicable("there is no accelerator to copy to")
+        if context.facts.on_accelerator:
+            return Inapplicable("the loader's batches lie on the accelerator already, and only host memory is pinned")
         return (False, True)
 
     def expert(self, context: Context) -> Value:
-        return context.facts.device != "cpu"
+        return not isinstance(self.choices(context), Inapplicable)
 
     def prior(self, value: Value, context: Context) -> Effect:
         return Effect(compute=-0.03 if value else 0.0, sd=0.08)

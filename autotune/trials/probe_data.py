@@ -115,6 +115,11 @@ def _first_batch(training: Training, batch_size: int) -> Any:
     return next(iter(training.make_loader(batch_size=batch_size).host))
 
 
+def on_accelerator(batch: Any) -> bool:
+    """Whether a batch of the loader holds tensors that lie on an accelerator already."""
+    return not all(on_host(tensor) for tensor in tensors(batch))
+
+
 def why_no_workers(training: Training, batch: Any) -> str | None:
     """Return why loader processes cannot be used, or None."""
     workload, dataset = training.workload, training.dataset
@@ -122,7 +127,7 @@ def why_no_workers(training: Training, batch: Any) -> str | None:
         return "loader() takes no num_workers"
     if workload.pre_batched and not isinstance(training.loader.host, DataLoader):
         return "the dataset yields its batches itself, without a DataLoader"
-    if not all(on_host(tensor) for tensor in tensors(batch)):
+    if on_accelerator(batch):
         return "the dataset holds tensors on the accelerator, which loader processes cannot share"
     if isinstance(dataset, IterableDataset) and _repeats_in_workers(dataset):
         return (

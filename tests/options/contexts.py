@@ -63,6 +63,7 @@ def on_cuda(**others) -> Context:
 CONTEXTS = {
     "cpu": make_context(),
     "cuda": on_cuda(),
+    "data on the card": on_cuda(on_accelerator=True),
     "one core": make_context(cores=1.0),
     "many cores": on_cuda(cores=192.0),
     "quota": make_context(cores=2.5),

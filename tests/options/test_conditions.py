@@ -312,6 +312,15 @@ def test_c41_pinned_memory_needs_an_accelerator():
     assert choices("pin_memory", on_cuda()) == (False, True)
 
 
+@pytest.mark.parametrize("name", ["pin_memory", "device_prefetch"])
+def test_batches_that_lie_on_the_accelerator_are_neither_pinned_nor_copied(name):
+    there = on_cuda(on_accelerator=True)
+    assert "on the accelerator already" in reason(name, there)
+    space = make_space(there)
+    assert name not in space.choices
+    assert space.expert().value(name) is False
+
+
 # -- compute ---------------------------------------------------------------------------------------
 
 

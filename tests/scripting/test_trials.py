@@ -238,6 +238,34 @@ def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
     assert "fails on a batch of another size" in facts.fixed_batch
 
 
+ELSEWHERE = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def collate(samples):
+        x, y = torch.utils.data.default_collate(samples)
+        return x, y, torch.empty(len(x), device="meta")  # stands for an accelerator
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
+    for epoch in range(1000):
+        for x, y, _ in DataLoader(data, batch_size=4, shuffle=True{arguments}):
+            (model(x) - y).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_batches_that_the_loader_gives_on_another_device_are_seen(real, write, elsewhere):
+    text = ELSEWHERE.format(arguments=", collate_fn=collate" if elsewhere else "")
+    if not elsewhere:
+        text = text.replace("for x, y, _ in", "for x, y in")
+    assert real.probe(write(text), unmodified=True).on_accelerator is elsewhere
+
+
 PARTS = """
     import itertools, torch
     from torch import nn

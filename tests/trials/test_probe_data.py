@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
-from autotune.trials.probe_data import SHAPES_SEEN, take_batches
+import pytest
+import torch
+
+from autotune.trials.probe_data import SHAPES_SEEN, on_accelerator, take_batches
 
 
 def test_the_first_batch_of_a_cold_loader_is_not_what_one_takes():
@@ -25,3 +28,9 @@ def test_one_batch_is_all_there_is_to_go_by():
     found, load_s = take_batches(batches())
     assert (found, load_s >= 0.05) == ([0], True)
     assert take_batches([]) == ([], 0.0)
+
+
+@pytest.mark.parametrize(("devices", "found"), [(("cpu", "cpu"), False), (("cpu", "meta"), True), ((), False)])
+def test_a_tensor_that_is_not_in_host_memory_is_seen_in_any_batch(devices, found):
+    batch = {"parts": [torch.ones(2, device=device) for device in devices], "name": "text"}
+    assert on_accelerator(batch) is found
