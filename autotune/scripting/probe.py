@@ -7,12 +7,12 @@ import multiprocessing
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
@@ -29,6 +29,7 @@ from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
 from autotune.scripting.models import parameters_of
+from autotune.scripting.placed import why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
@@ -78,6 +79,8 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
     try:
         progress("first step", {})
         _watch(driver, Path(spec.source.script))
+        if (elsewhere := why_elsewhere(Path(spec.source.script).name, _parameters(driver), device.torch)) is not None:
+            raise elsewhere
         found = _how_it_trains(driver, sys.modules["__main__"])
         driver.hold(found)
         return _facts(driver, settings, device, spec, free_bytes)
@@ -124,6 +127,15 @@ def _training_loaders(driver: Driver) -> list[SeenLoader]:
     """Return the loaders that the script trains on: from others it has read its data in, before it began to train."""
     too_few_to_tell = driver.updates.total() < MIN_UPDATES
     return [seen for seen in driver.loaders.seen if seen.updates and (seen.root.passes.comes_back or too_few_to_tell)]
+
+
+def _parameters(driver: Driver) -> Iterator[Tensor]:
+    """Yield what the script trains, as its optimizers and its models have it."""
+    for optimizer in driver.optimizers.optimizers:
+        for group in optimizer.param_groups:
+            yield from group["params"]
+    for model in driver.models.models:
+        yield from (item for item in model.parameters() if item.requires_grad)
 
 
 def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
