@@ -15,6 +15,8 @@ class ScriptFacts:
     """number of the training DataLoader, in the order in which the script makes them; None: it has none"""
     made_at: str = ""
     """where the script makes that loader, as "train.py:12" """
+    beside: str = ""
+    """the loader over other data that is read in turn with it, as "the loader of train.py:13"; empty: there is none"""
     optimizer: int = 0
     """number of the optimizer, in the order of their first steps, whose update ends a step without a loader"""
     updates_per_step: int = 1

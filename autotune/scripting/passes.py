@@ -62,6 +62,10 @@ class Passes:
         """Whether this pass trains, as far as it shows."""
         return one.updates > 0 or (one.state is not None and self.may_train(one.state))
 
+    def trained_as(self, others: Passes) -> bool:
+        """Whether passes over both loaders began in one state and trained: those of an evaluation begin in another."""
+        return bool(self._trained & others._trained)
+
     def asked(self, one: Pass, state: State, batches_per_update: int) -> int:
         """Note a request for a batch; return how many the script got unheld of a pass that was over without update."""
         self.comes_back = self.comes_back or bool(self._trained)

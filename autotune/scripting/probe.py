@@ -148,6 +148,7 @@ def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
         return ScriptFacts(
             loader=training.root.number,
             made_at=training.root.made_at,
+            beside=_read_beside(training, driver.loaders.seen),
             optimizer=rarest,
             updates_per_step=max(1, round(counts.total() / fetched)),
             batches_per_update=max(1, round(fetched / max(counts.values()))),
@@ -157,6 +158,19 @@ def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
     return ScriptFacts(
         optimizer=rarest, updates_per_step=per_step, samples_per_step=_own_batch(main, driver) * forwards
     )
+
+
+def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
+    """Return the loader over other data that most updates had a batch of, too; empty where there is none.
+
+    One that is read now and then, or to evaluate, is none.
+    """
+    passes = training.root.passes
+    others = [seen for seen in loaders if not seen.again(training) and seen.root.passes.trained_as(passes)]
+    own = sum(seen.updates for seen in loaders if seen.again(training))
+    if 2 * sum(seen.updates for seen in others) < own or not others:
+        return ""
+    return f"the loader of {max(others, key=lambda seen: seen.updates).made_at or 'a library'}"
 
 
 def _own_batch(main: Any, driver: Driver) -> int:
@@ -313,6 +327,8 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
     host, found = training.host, training.found
     if host is None:
         return f"{NO_LOADER}, {found.samples_per_step} samples a step"
+    if found.beside:
+        return f"{found.beside} is read in turn with that of {found.made_at or 'a library'}, and would keep its own"
     if training.arguments.get("batch_sampler") is not None:
         return f"the batch_sampler of {found.made_at} decides it"
     if training.arguments.get("batch_size", 1) is None:
@@ -336,6 +352,8 @@ def _in_words(found: ScriptFacts) -> str:
         words = "the script's own loop; a step ends with an optimizer's update"
     else:
         words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
+    if found.beside:
+        words += f", in turn with {found.beside}"
     if found.batches_per_update > 1:
         words += f", an update every {found.batches_per_update} batches"
     if found.updates_per_step > 1:
