@@ -43,7 +43,10 @@ def run(
         for line in _account(script, path, applied, _hints(script, made_for)):
             print(line, file=sys.stderr, flush=True)
 
-    applied = AppliedConfig(chosen, _training_loader(made_for), tell)
+    def note(text: str) -> None:
+        print(f"autotune: {text}", file=sys.stderr, flush=True)
+
+    applied = AppliedConfig(chosen, _training_loader(made_for), tell, note)
     status = run_script(script, tuple(arguments or ()), applied)
     raise typer.Exit(status)
 

@@ -27,8 +27,10 @@ OF_BATCH_SAMPLER = ("batch_size", "shuffle", "sampler", "drop_last")
 PLAIN = (bool, int, float, str, Path, type(None))
 """types of settings that tell one dataset from another, as "train" from "test" """
 
-ORDERED_BY = ("shuffle", "sampler", "batch_sampler")
-"""arguments that a loader of an evaluation rarely has"""
+SAMPLERS = ("sampler", "batch_sampler")
+
+Kind = tuple[int | None, bool]
+"""batch size, and whether something orders the samples, as it rarely does for an evaluation"""
 
 Site = tuple[tuple[str, int], ...]
 
@@ -43,6 +45,8 @@ class SeenLoader:
     """files and lines from where it is made up to the main module, those of libraries among them"""
     arguments: dict[str, Any]
     """as the script gives them"""
+    kind: Kind = (1, False)
+    """as the arguments say; what one place makes of another kind is another loader"""
     made_of: SeenLoader | None = None
     """the one whose batch sampler it takes over: libraries make the script's loader one of their own kind"""
     first: SeenLoader | None = None
@@ -70,6 +74,12 @@ class SeenLoader:
     def again(self, known: SeenLoader) -> bool:
         """Whether this is the known one, or that one made anew."""
         return self.root is known.root
+
+
+def kind_of(arguments: dict[str, Any]) -> Kind:
+    """Return what tells two loaders apart that one place makes: their data may change from one to the next."""
+    ordered = bool(arguments.get("shuffle")) or any(arguments.get(name) is not None for name in SAMPLERS)
+    return arguments.get("batch_size", 1), ordered
 
 
 def alike(some: dict[str, Any], others: dict[str, Any]) -> bool:
@@ -168,6 +178,8 @@ class LoaderHooks:
     """answers requests for a batch; None: they are not looked at"""
     began: Callable[[SeenLoader], None] = _nothing
     """called before a loader is iterated"""
+    left: Callable[[SeenLoader], None] = _nothing
+    """called with a loader that the place of the training one makes, and that is not the training one made anew"""
     seen: list[SeenLoader] = field(default_factory=list)
     _by_loader: weakref.WeakKeyDictionary[Any, SeenLoader] = field(default_factory=weakref.WeakKeyDictionary)
 
@@ -181,12 +193,14 @@ class LoaderHooks:
             if given is None:
                 make(loader, *args, **kwargs)
                 return
-            seen = SeenLoader(len(hooks.seen), _site(), given, hooks._made_of(given))
+            seen = SeenLoader(len(hooks.seen), _site(), given, kind_of(given), hooks._made_of(given))
             seen.first = hooks._made_before(seen) if seen.made_of is None else seen.made_of.root
-            ordered = any(given.get(name) for name in ORDERED_BY) or isinstance(given["dataset"], IterableDataset)
+            ordered = seen.kind[1] or isinstance(given["dataset"], IterableDataset)
             if hooks.guess and hooks.training is None and ordered:
                 hooks.training = seen.number
             training = hooks.is_training(seen)
+            if not training and hooks._is_left(seen):
+                hooks.left(seen)
             hooks.seen.append(seen)
             hooks._by_loader[loader] = seen
             make(loader, **(planned_arguments(hooks.plan, given) if training else given))
@@ -225,12 +239,13 @@ class LoaderHooks:
     def _made_before(self, seen: SeenLoader) -> SeenLoader | None:
         """Return the first of the loaders that the script makes anew for each epoch, where this is one of them.
 
-        It is where one made at the same place was iterated before, but for one thing: while another is made anew and
-        still to be iterated, the two are read in turn, and the second is no successor of the first. A function may
-        also be called from two places, for the first epoch and for each further one, or for training and evaluation:
-        a loader that is the first of its place is another's where both look the same.
+        It is where one of its kind made at the same place was iterated before, but for one thing: while another is made
+        anew and still to be iterated, the two are read in turn, and the second is no successor of the first. One of
+        another kind is for another phase, or evaluates. A function may also be called from two places, for the first
+        epoch and for each further one, or for training and evaluation: a loader that is the first of its place is
+        another's where both look the same.
         """
-        same = [item for item in self.seen if item.site == seen.site]
+        same = [item for item in self.seen if item.site == seen.site and item.kind == seen.kind]
         if not same:
             of_function = [item for item in self.seen if item.site[:1] == seen.site[:1] and item.iterated]
             found = next((item for item in of_function if alike(item.arguments, seen.arguments)), None)
@@ -239,6 +254,11 @@ class LoaderHooks:
         else:
             found = next((item for item in same if item.iterated), None)
         return None if found is None else found.root
+
+    def _is_left(self, seen: SeenLoader) -> bool:
+        """Whether the place of the training loader makes this one too, and not to evaluate, as far as it shows."""
+        beside = (item for item in self.seen if item.site == seen.site and self.is_training(item))
+        return any(seen.kind[1] or not item.kind[1] for item in beside)
 
     def _made_of(self, given: dict[str, Any]) -> SeenLoader | None:
         """Return the loader over the same data that made itself the batch sampler which this one is given.

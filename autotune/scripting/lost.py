@@ -42,6 +42,6 @@ class ComesBack:
         return ScriptError(
             f"the script goes on training {now}, and has made {self._updates} updates since it last read {first} that "
             "it began with: autotune measures on that one alone",
-            hint="Let it train on one loader, which it may make anew in one place. Or give it a workload, of which "
-            "`autotune init` writes most.",
+            hint="Let it train on one loader, which it may make anew in one place, with one batch size and order. Or "
+            "give it a workload, of which `autotune init` writes most.",
         )

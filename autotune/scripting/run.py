@@ -31,24 +31,36 @@ NO_MODEL = "no nn.Module with trainable parameters was called"
 NO_OPTIMIZER = "no optimizer of torch's made a step"
 
 
+def _nothing(text: str) -> None:
+    pass
+
+
 class AppliedConfig:
     """A config on the script that runs in this process: applied as the script makes its objects, and accounted for.
 
     Hooks on all modules and on the optimizers' steps stay for the first updates only.
     """
 
-    def __init__(self, config: Config, training: int | None, tell: Callable[[AppliedConfig], None]) -> None:
-        """`training` is the number of the training loader; None: the first that shuffles. `tell` is called once."""
+    def __init__(
+        self,
+        config: Config,
+        training: int | None,
+        tell: Callable[[AppliedConfig], None],
+        note: Callable[[str], None] = _nothing,
+    ) -> None:
+        """`training` is the number of the training loader; None: the first that shuffles. `tell` is called once, and
+        `note` with what is not covered of what the script makes later."""
         self.config, self.settings = config, Settings()
         self.plan = plan_for(config)
         self.applied: dict[str, str] = {}
         """by option, to what"""
         self.refused: dict[str, str] = {}
         """by option, why not"""
-        self.loaders = LoaderHooks(self.plan, training=training, guess=training is None)
+        self.loaders = LoaderHooks(self.plan, training=training, guess=training is None, left=self._left)
         self.models = ModelHooks(self.plan, self._before_forward)
         self.optimizers = OptimizerHooks(self.plan, self._updated, lambda: False)
-        self._tell, self._told = tell, False
+        self._tell, self._note, self._told = tell, note, False
+        self._noted: set[str] = set()
         self._changes, self._first = Changes(), Changes()
         self._updates = 0
 
@@ -72,6 +84,18 @@ class AppliedConfig:
     def finish(self) -> None:
         """The script has come to its end: say what was applied, where it was too short to say it before."""
         self._settle()
+
+    def _left(self, seen: SeenLoader) -> None:
+        """Say of a loader that it is not the training one made anew; once for all of one kind."""
+        self._note_once(
+            f"the loader of {seen.made_at or 'a library'} with batch_size={seen.kind[0]} is left as the script makes "
+            "it: its batch size, its order or its turn is not the training loader's"
+        )
+
+    def _note_once(self, text: str) -> None:
+        if self.plan.loader and text not in self._noted:
+            self._noted.add(text)
+            self._note(text)
 
     def _before_forward(self, model: nn.Module, args: Any, kwargs: Any) -> None:
         if self.plan.scale_gradients and not self.settings.made_scaler:

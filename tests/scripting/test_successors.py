@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.config import Config
 from autotune.records import Outcome
+from autotune.scripting.run import AppliedConfig, run_script
 from tests.scripting.test_refusals import train  # noqa: F401
 from tests.scripting.test_trials import probed_and_measured
 
@@ -147,3 +149,48 @@ def test_the_batch_size_is_that_of_the_loader_whose_batch_sampler_another_takes_
     assert record.outcome is Outcome.OK, record.failure
     assert record.measurement.samples_per_step == 8
     assert record.measurement.steps_per_epoch == 4
+
+
+BY_PHASE = """
+parts = {"train": data(), "val": data()}
+for epoch in range(1000000):
+    for phase in parts:
+        with torch.set_grad_enabled(phase == "train"):
+            for x, y in DataLoader(parts[phase], batch_size=4, shuffle=phase == "train"):
+                if phase == "train":
+                    step(x, y)
+                else:
+                    assert len(x) == 4, "the config is not for this one"
+"""
+GROWING = """
+for size in (4, 8):
+    now = DataLoader(data(), batch_size=size, shuffle=True)
+    for epoch in range(8):
+        for x, y in now:
+            assert len(x) == size, "the config is not for this one"
+            step(x, y)
+"""
+
+
+def test_one_line_may_make_the_loaders_of_training_and_of_evaluation(real, train):  # noqa: F811
+    facts = real.probe(train(BY_PHASE), unmodified=True)
+    assert facts.script.loader == 0
+    record = real.run(train(BY_PHASE), config={"batch_size": 8}, unmodified=True, found=facts.script, dataset_length=32)
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.steps_per_epoch == 4
+
+
+def test_the_baseline_of_a_script_whose_batches_grow_is_the_script(real, train):  # noqa: F811
+    _, record = probed_and_measured(real, train(GROWING))
+    assert record.outcome is Outcome.OK, record.failure
+    assert record.measurement.samples_per_step == 4
+
+
+@pytest.mark.parametrize(("text", "left"), [(BY_PHASE.replace("range(1000000)", "range(2)"), False), (GROWING, True)])
+def test_a_run_leaves_what_is_not_the_training_loader_made_anew_and_says_so(train, text, left):  # noqa: F811
+    notes = []
+    applied = AppliedConfig(Config(batch_size=16), 0, lambda _: None, notes.append)
+    told = text.replace("assert len(x) == size", "assert len(x) == (16 if size == 4 else 8)")
+    assert run_script(train(told), (), applied) == 0
+    assert "batch_size" in applied.applied
+    assert [("with batch_size=8 is left" in note) for note in notes] == [True] * left
