@@ -44,7 +44,7 @@ class SeenLoader:
     site: Site
     """files and lines from where it is made up to the main module, those of libraries among them"""
     arguments: dict[str, Any]
-    """as the script gives them"""
+    """as the script gives them; empty once it is gone and a later one can no longer be told by it"""
     kind: Kind = (1, False)
     """as the arguments say; what one place makes of another kind is another loader"""
     made_of: SeenLoader | None = None
@@ -201,6 +201,8 @@ class LoaderHooks:
             training = hooks.is_training(seen)
             if not training and hooks._is_left(seen):
                 hooks.left(seen)
+            if seen.first is not None or any(item.site == seen.site for item in hooks.seen):
+                weakref.finalize(loader, hooks._let_go, seen).atexit = False
             hooks.seen.append(seen)
             hooks._by_loader[loader] = seen
             make(loader, **(planned_arguments(hooks.plan, given) if training else given))
@@ -235,6 +237,14 @@ class LoaderHooks:
         if self.training >= len(self.seen):
             return False
         return seen.again(self.seen[self.training])
+
+    def _let_go(self, seen: SeenLoader) -> None:
+        """Keep none of the data of a loader that is gone: of those of one place, the first tells what the others are.
+
+        While nobody knows the training loader, it may be one that is no other's successor.
+        """
+        if seen.first is not None or self.training not in (None, seen.number):
+            seen.arguments.clear()
 
     def _made_before(self, seen: SeenLoader) -> SeenLoader | None:
         """Return the first of the loaders that the script makes anew for each epoch, where this is one of them.

@@ -178,3 +178,29 @@ def test_a_loader_that_nothing_tells_from_an_evaluations_is_not_changed_and_that
     status, applied, _ = run(script, training=None, batch_size=16)
     assert status == 0
     assert "none of the script's loaders shuffles" in applied.refused["batch_size"]
+
+
+@pytest.mark.parametrize("size", ["8", "8 + number"])
+def test_the_data_of_a_loader_that_the_script_gives_up_go_with_it(run, write, size):
+    script = write(f"""
+        import gc, weakref, torch
+        from torch.utils.data import DataLoader, TensorDataset
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def rollout():
+            data = TensorDataset(torch.ones(32, 4))
+            kept.append(weakref.ref(data))
+            return data
+
+        kept = []
+        for number in range(6):
+            for x, in DataLoader(rollout(), batch_size={size}, shuffle=True):
+                model(x).sum().backward()
+                optimizer.step()
+        gc.collect()
+        alive = [data() is not None for data in kept]
+        assert not any(alive[1:]), alive
+    """)
+    status, applied, _ = run(script, batch_size=16)
+    assert (status, "batch_size" in applied.applied) == (0, True)
