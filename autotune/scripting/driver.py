@@ -38,7 +38,6 @@ from autotune.scripting.threads import OtherThreads
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
-SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
 MAX_RUNS_UNHELD = 3  # runs too short to be held in
 END = object()
 """answers a request for a batch: the epoch is over"""
@@ -88,7 +87,7 @@ class Driver:
             began=self._iteration_begins,
         )
         self.models = ModelHooks(plan, self._forward_begins)
-        self.optimizers = OptimizerHooks(plan, self._updated, self._is_protocol)
+        self.optimizers = OptimizerHooks(plan, self._updated, self._is_protocol, self._new_optimizer)
         self.compiled_before = so_far()
         """what was compiled before the script began"""
         self._execute = execute
@@ -379,8 +378,7 @@ class Driver:
         for passes in self._asked_of:
             passes.updated()
         self._asked_of.clear()
-        if self.models.finding and self._updates_of_run >= SETTLE_AFTER:
-            self.models.settle(self._changes)
+        if self.models.updated(self._changes):
             for error in self.models.misfits().values():
                 raise error
         if self._enough is not None:
@@ -397,6 +395,13 @@ class Driver:
     def _backward_begins(self) -> None:
         if self._enough is not None and not self.updates and getcurrent() is self._script and self._enough():
             self._protocol.switch()
+
+    def _new_optimizer(self) -> None:
+        """Look again for models; nothing of the script's own could catch that there are too many of them."""
+        if not self.models.look_again():
+            self._protocol.throw(
+                Unsupported("the script trains one new model after the other, too many to apply the config to each")
+            )
 
     def _look_for_loader(self, found: ScriptFacts) -> None:
         """Leave a script that does not come back to its training loader; nothing of its own could catch that."""

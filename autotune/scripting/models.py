@@ -19,6 +19,9 @@ from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 from autotune.scripting.lent import lent
 
+SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
+MOST_LOOKS = 32  # a script that makes an optimizer for each step would have every module's call looked at all the time
+
 
 class Autocast(torch.autocast):
     """Autocast that is ours: told apart from the script's own."""
@@ -30,38 +33,86 @@ class ModelHooks:
     def __init__(self, plan: Plan, on_forward: Callable[..., None] | None = None) -> None:
         """`on_forward` (model, args, kwargs) is called before each outermost forward."""
         self.models: list[nn.Module] = []
-        """outermost modules with trainable parameters, in the order of their first forward"""
+        """outermost modules with trainable parameters, in the order of their first forward; later ones are not kept"""
         self._plan, self._on_forward = plan, on_forward
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._were_cast: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         """those whose last forward was under our autocast"""
         self._inside = False
         self._finding: Changes | None = None
+        self._everywhere: tuple[Any, Any] | None = None
+        """the call of all modules as it is and as it is patched, while it is"""
+        self._kinds: dict[type[nn.Module], None] = {}
+        """classes of the models that were found since it was settled"""
+        self._settled = False
+        self._looks = self._updates = 0
+        """how often it looked again, and updates since it began to"""
+        self._found = False
+        """whether it found a model since"""
         self._applied: set[int] = set()
         self._refused: dict[int, WorkloadError] = {}
 
     def find(self) -> None:
-        """Look at every module's call, until `settle`."""
+        """Look at every module's call, until some updates were made."""
         self.models.clear()
+        self._looks = 0
+        self._look()
+
+    def look_again(self) -> bool:
+        """Look once more: a new optimizer was seen, which may train a model that is not known.
+
+        Returns:
+            False where this was done too often already, and the last time there was one.
+        """
+        if not self._settled or self.finding or not self.needed:
+            return True
+        if self._looks == MOST_LOOKS:
+            return not self._found
+        self._looks += 1
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        self._updates, self._found = 0, False
         self._finding = Changes()
+        plain: Any = nn.Module.__call__
         self._patch(nn.Module, self._finding)
+        self._everywhere = plain, nn.Module.__call__
+
+    @property
+    def needed(self) -> bool:
+        """Whether the plan does anything to a model."""
+        return bool(self._plan.model_transforms or self._plan.tensor_transforms or self._plan.autocast_dtype)
 
     @property
     def finding(self) -> bool:
         return self._finding is not None
 
+    def updated(self, changes: Changes) -> bool:
+        """Note an update; return whether it was the one after which the models are known."""
+        if not self.finding:
+            return False
+        self._updates += 1
+        if self._updates < SETTLE_AFTER:
+            return False
+        self.settle(changes)
+        return True
+
     def settle(self, changes: Changes) -> None:
         """From now on look at the calls of the models that were found."""
         self.stop_finding()
-        for kind in dict.fromkeys(type(model) for model in self.models):
+        self._settled = True
+        for kind in self._kinds:
             if "__call__" not in vars(kind) or not hasattr(vars(kind)["__call__"], "autotune"):
                 self._patch(kind, changes)
+        self._kinds.clear()
 
     def misfits(self) -> dict[int, WorkloadError]:
         """Return the plan's model transforms that fit none of the models, by their index, and why."""
         return {index: error for index, error in self._refused.items() if index not in self._applied}
 
     def stop_finding(self) -> None:
+        self._settled, self._everywhere = False, None
         if self._finding is not None:
             self._finding.undo()
             self._finding = None
@@ -77,14 +128,15 @@ class ModelHooks:
             if not (hooks._is_cast_again(module) if recomputed else hooks._is_model(module)):
                 return plain(module, *args, **kwargs)
             hooks._inside = True
-            if kind is nn.Module:  # a compiler that looks at the modules inside shall find them as they always are
-                nn.Module.__call__ = plain  # type: ignore[method-assign]
+            everywhere = hooks._everywhere
+            if everywhere:  # a compiler that looks at the modules inside shall find them as they always are
+                nn.Module.__call__ = everywhere[0]  # type: ignore[method-assign]
             try:
                 return (hooks._cast if recomputed else hooks._forward)(plain, module, args, kwargs)
             finally:
                 hooks._inside = False
-                if kind is nn.Module:
-                    nn.Module.__call__ = __call__  # type: ignore[method-assign]
+                if everywhere and everywhere is hooks._everywhere:
+                    nn.Module.__call__ = everywhere[1]  # type: ignore[method-assign]
 
         __call__.autotune = True  # type: ignore[attr-defined]
         changes.patch(kind, "__call__", __call__)
@@ -94,8 +146,13 @@ class ModelHooks:
             return True
         if self._finding is None or not any(item.requires_grad for item in module.parameters()):
             return False
+        if self._looks and not torch.is_grad_enabled():
+            return False  # an average or a teacher
+        self._found = True
         self._known.add(module)
-        self.models.append(module)
+        self._kinds[type(module)] = None
+        if not self._looks:
+            self.models.append(module)
         self._transform(module)
         return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -42,21 +44,47 @@ class Subscription:
 class OptimizerHooks:
     """Sees each update of the script's optimizers, which are numbered by their first step."""
 
-    def __init__(self, plan: Plan, on_update: Callable[[int], None], ours: Callable[[], bool]) -> None:
-        """`on_update` is called after each step with the optimizer's number; `ours`: it is not the script that runs."""
+    def __init__(
+        self,
+        plan: Plan,
+        on_update: Callable[[int], None],
+        ours: Callable[[], bool],
+        on_new: Callable[[], object],
+    ) -> None:
+        """`on_update` is called after each step with the optimizer's number; `ours`: it is not the script that runs.
+
+        `on_new` is called when an optimizer is made, and before its first step.
+        """
         self.optimizers: list[Optimizer] = []
         self.before: list[Subscription] = []
         self.after: list[Subscription] = []
-        self._plan, self._on_update, self._ours = plan, on_update, ours
+        self.idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        """those that were made and have made no step yet"""
+        self._plan, self._on_update, self._ours, self._on_new = plan, on_update, ours, on_new
         self._handles: list[Any] = []
 
     def install(self, changes: Changes) -> None:
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        ]
+        make, hooks = Optimizer.__init__, self
+
+        @functools.wraps(make)
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            make(optimizer, *args, **kwargs)
+            if not hooks._ours():
+                hooks.idle.add(optimizer)
+                hooks._on_new()
+
+        self.watch()
         changes.add(self.stop_watching)
+        changes.patch(Optimizer, "__init__", __init__)
         changes.enter(built_with(self._plan.optimizer))
+
+    def watch(self) -> None:
+        """See the steps of all optimizers."""
+        if not self._handles:
+            self._handles = [
+                register_optimizer_step_pre_hook(self._before_step),
+                register_optimizer_step_post_hook(self._after_step),
+            ]
 
     def stop_watching(self) -> None:
         """Take the hooks on the steps away."""
@@ -77,6 +105,9 @@ class OptimizerHooks:
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._ours():
             return
+        if optimizer in self.idle:
+            self.idle.discard(optimizer)
+            self._on_new()
         number = self._number(optimizer)
         for item in list(self.before):
             if item.number == number:

@@ -19,7 +19,6 @@ from autotune.options import OPTIONS
 from autotune.plan import Plan, plan_for
 from autotune.scripting.carried import NO_LOADER, UNKNOWN_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
-from autotune.scripting.driver import SETTLE_AFTER
 from autotune.scripting.loaders import LoaderHooks, SeenLoader
 from autotune.scripting.main_module import end_of, run_as_main
 from autotune.scripting.models import ModelHooks
@@ -38,7 +37,7 @@ def _nothing(text: str) -> None:
 class AppliedConfig:
     """A config on the script that runs in this process: applied as the script makes its objects, and accounted for.
 
-    Hooks on all modules and on the optimizers' steps stay for the first updates only.
+    Hooks on all modules and on the optimizers' steps stay for the first updates only, and for those of a new optimizer.
     """
 
     def __init__(
@@ -58,11 +57,10 @@ class AppliedConfig:
         """by option, why not"""
         self.loaders = LoaderHooks(self.plan, training=training, guess=training is None, left=self._left)
         self.models = ModelHooks(self.plan, self._before_forward)
-        self.optimizers = OptimizerHooks(self.plan, self._updated, lambda: False)
+        self.optimizers = OptimizerHooks(self.plan, self._updated, lambda: False, self._new_optimizer)
         self._tell, self._note, self._told = tell, note, False
         self._noted: set[str] = set()
         self._changes, self._first = Changes(), Changes()
-        self._updates = 0
 
     def __enter__(self) -> AppliedConfig:
         self.settings.install(self._first)
@@ -87,13 +85,15 @@ class AppliedConfig:
 
     def _left(self, seen: SeenLoader) -> None:
         """Say of a loader that it is not the training one made anew; once for all of one kind."""
+        if not self.plan.loader:
+            return
         self._note_once(
             f"the loader of {seen.made_at or 'a library'} with batch_size={seen.kind[0]} is left as the script makes "
             "it: its batch size, its order or its turn is not the training loader's"
         )
 
     def _note_once(self, text: str) -> None:
-        if self.plan.loader and text not in self._noted:
+        if text not in self._noted:
             self._noted.add(text)
             self._note(text)
 
@@ -102,20 +102,27 @@ class AppliedConfig:
             self.plan.autocast_dtype = None  # gradients would vanish without a scaler
 
     def _updated(self, number: int) -> None:
-        self._updates += 1
-        if self._updates >= SETTLE_AFTER:
+        if self.models.updated(self._changes):
             self._settle()
+
+    def _new_optimizer(self) -> None:
+        """Look again for models: the script may train one after the other."""
+        if not self.models.look_again():
+            self._note_once("the script trains one new model after the other: those from now on stay as they are")
+        elif self.models.finding:
+            self.optimizers.watch()
 
     def _settle(self) -> None:
         """Look no longer at what is there once and for all, and say what was applied."""
-        if self._told:
-            return
-        self._told = True
-        self.optimizers.stop_watching()
+        if not (self.optimizers.idle and self.models.needed):  # an idle one may train what was not called yet
+            self.optimizers.stop_watching()
         self.models.settle(self._changes)
-        self._first.undo()
-        self._account()
-        self._tell(self)
+        if not self._told:
+            self._told = True
+            self._first.undo()
+            self._account()
+            self._tell(self)
+        self.optimizers.forget()  # those that the script gives up shall go
 
     def _account(self) -> None:
         decided = self.settings.refusals([], self.optimizers.optimizers)
