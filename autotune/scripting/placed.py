@@ -1,5 +1,4 @@
-"""Where the script's parameters lie: a step on another device than the one that is measured has neither its time nor
-its memory."""
+"""Where the script's parameters lie: on another device than the one measured, neither time nor memory would be seen."""
 
 from __future__ import annotations
 
@@ -16,17 +15,16 @@ def why_elsewhere(script: str, parameters: Iterable[Tensor], device: torch.devic
 
     A script may use several devices, as where the optimizer's state is kept in host memory: one of them is enough.
     """
-    found = {_in_full(item.device) for item in parameters}
-    if not found or _in_full(device) in found:
+    found = {_numbered(item.device): str(item.device) for item in parameters}
+    if not found or _numbered(device) in found:
         return None
-    places = sorted(found)
+    places = sorted(found.values())
     return ScriptError(
-        f"the parameters that {script} trains lie on {' and '.join(places)}, and what would be measured is "
-        f"{_in_full(device)}",
-        hint=f"Name the device that it trains on: --device {places[0]}. Or let it train on {_in_full(device)}.",
+        f"the parameters that {script} trains lie on {' and '.join(places)}, and what would be measured is {device}",
+        hint=f"Name the device that it trains on: --device {places[0]}. Or let it train on {device}.",
     )
 
 
-def _in_full(device: torch.device) -> str:
-    """Return a device's name with its number, which "cuda" leaves out where it means the first one."""
-    return device.type if device.type in ("cpu", "meta") else f"{device.type}:{device.index or 0}"
+def _numbered(device: torch.device) -> tuple[str, int]:
+    """Return type and number of a device; "cuda" is the first one."""
+    return device.type, device.index or 0

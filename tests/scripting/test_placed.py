@@ -45,7 +45,7 @@ def test_one_parameter_on_the_device_is_enough(devices, measured):
     [
         (("cpu",), "cuda:0", "--device cpu."),
         (("cuda:1",), "cuda", "--device cuda:1."),
-        (("cuda",), "cuda:1", "--device cuda:0."),
+        (("cuda",), "cuda:1", "--device cuda."),
         (("cuda:0",), "cpu", "--device cuda:0."),
     ],
 )
