@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import optuna
@@ -190,7 +191,10 @@ def _search_and_settle(
 def _write_answers(
     folder: RunFolder, answers: list[Answer], search: Search, prepared: Prepared, notes: list[str]
 ) -> None:
-    for path, answer in zip((folder.best, folder.best_same_batch), answers, strict=False):
+    for path, answer in zip_longest((folder.best, folder.best_same_batch), answers):
+        if answer is None:
+            path.unlink(missing_ok=True)  # an answer of the search before it was resumed
+            continue
         chosen = search.measured.get(answer.config, Measured(answer.config))
         emit(
             path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pytest
 from autotune.config import Config, read_document
 from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed, UsageError
 from autotune.records import Outcome, Source, TrialRecord, TrialSpec
+from autotune.report.evidence import gather
+from autotune.report.run import read_run
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
@@ -365,6 +367,21 @@ def test_two_answers_are_emitted_and_say_what_they_change(search: Harness) -> No
     assert "Precision fp32 -> bf16" in notes
     status = read_document(search.folder.best)["measured"]["status"]
     assert "not verified" in status
+
+
+def test_no_answer_from_before_a_resume_is_left_where_it_no_longer_holds(search: Harness) -> None:
+    """Batches of another size look faster until the search is cut, and do not once it goes on."""
+
+    def seconds(same: float) -> Callable[[Mapping[str, Any]], float]:
+        return lambda config: 1e-3 * (same if config["batch_size"] == 32 else 1.0)
+
+    cut = SimulatedRunner(seconds=seconds(2.0), rule=lambda spec: KeyboardInterrupt() if spec.number == 9 else None)
+    assert len(search(cut, trials=10).answers) == 2
+    assert search.folder.best_same_batch.exists()
+    search(SimulatedRunner(seconds=seconds(0.1)), trials=16, resume=True)
+    assert Config.load(search.folder.best)["batch_size"] == 32
+    assert not search.folder.best_same_batch.exists()
+    assert [answer.path for answer in gather(read_run(search.folder)).answers] == [search.folder.best]
 
 
 @pytest.mark.parametrize("sampler", ["structured", "random"])
