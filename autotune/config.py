@@ -113,7 +113,7 @@ def _differences_from_here(document: Mapping[str, Any]) -> list[str]:
         return []
     from autotune.machine import Machine
 
-    here = Machine.read().identity()
+    here = Machine.read().identity(str(made_on.get("torch_device", "")), made_on.get("device", ""))
     return [
         f"{name} {made_on[name]} (here {here[name]})"
         for name in here

@@ -68,14 +68,39 @@ class Machine:
             gpus=tuple(_gpus()),
         )
 
-    def identity(self) -> dict[str, str]:
-        """Return the fields that must be the same for figures to carry over."""
-        device = self.gpus[0].name if self.gpus else self.cpu
-        identity = {"device": device, "cores": f"{self.usable_cores:g}"}
-        return identity | {name: self.versions[name] for name in ("torch",) if name in self.versions}
+    def identity(self, device: str = "", name: str = "") -> dict[str, str]:
+        """Return the fields that must be the same for figures to carry over.
+
+        Args:
+            device: as torch names it; empty: the best there is.
+            name: what that device is called, where it is known; taken where it may be called so here.
+        """
+        names = self._names(device)
+        identity = {"device": name if name in names else names[0], "cores": f"{self.usable_cores:g}"}
+        return identity | {package: self.versions[package] for package in ("torch",) if package in self.versions}
+
+    def _names(self, device: str) -> list[str]:
+        """Return what a device may be called here; the CPU's name where there is no card."""
+        kind, _, index = device.partition(":")
+        if kind == "cpu" or not self.gpus:
+            return [self.cpu]
+        # elsewhere torch numbers the cards by their speed, or some of them alone, and the driver by their place
+        alike = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" and "CUDA_VISIBLE_DEVICES" not in os.environ
+        numbered = [gpu.name for gpu in self.gpus if alike and str(gpu.index) == (index or "0")]
+        return numbered or [gpu.name for gpu in self.gpus]
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
+
+
+def unasked(device: str, *, cards: bool) -> bool:
+    """Return whether a device, as torch names it, is the one that is taken where none is named.
+
+    Args:
+        cards: whether there are cards, as the driver sees them.
+    """
+    kind, _, index = device.partition(":")
+    return not cards if kind == "cpu" else index in ("", "0")
 
 
 def usable_cores(cgroup_root: Path = CGROUPS, own_cgroups: str | None = None) -> float:

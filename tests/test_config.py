@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from autotune.config import MAX_FILE_BYTES, Config, read_document
 from autotune.errors import ConfigError
-from autotune.machine import Machine
+from autotune.machine import Gpu, Machine
 from autotune.options import OPTIONS
 
 SOUND = """\
@@ -161,6 +162,24 @@ def test_file_of_another_machine_warns_and_names_what_differs(tmp_path):
     assert "torch 1.0.0 (here" in texts
     assert "cores 977 (here" in texts
     assert "device" not in texts
+
+
+@pytest.mark.parametrize("cards", [(), ("a card",)])
+@pytest.mark.parametrize(("torch_device", "device"), [("cpu", "this CPU"), ("cuda:0", "a card"), ("cuda:0", "another")])
+def test_a_file_is_compared_with_the_device_that_it_names(cards, torch_device, device, tmp_path, monkeypatch):
+    gpus = tuple(
+        Gpu(index=index, name=name, total_bytes=1, free_bytes=1, driver="570", processes=0)
+        for index, name in enumerate(cards)
+    )
+    here = replace(Machine.read(), cpu="this CPU", gpus=gpus)
+    monkeypatch.setattr(Machine, "read", lambda: here)
+    path = tmp_path / "best.toml"
+    machine = {"device": device, "torch_device": torch_device}
+    path.write_text(tomli_w.dumps({"options": {"batch_size": 8}, "machine": machine}))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        Config.load(path)
+    assert bool(seen) is (device not in ("this CPU", *cards))
 
 
 @pytest.mark.parametrize("machine", ["machine = 3", "[machine]\ntorch = 3", "[machine]\ntorch = {}"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pynvml
 import pytest
 
 from autotune import machine
-from autotune.machine import Machine, usable_cores, versions
+from autotune.machine import Machine, unasked, usable_cores, versions
 
 V2 = "0::/job\n"
 V1 = "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/job\n"
@@ -125,6 +126,42 @@ def test_what_must_be_the_same_for_figures_to_carry_over():
     here = Machine.read()
     assert set(here.identity()) == {"device", "cores", "torch"}
     assert here.identity()["cores"] == "8"
+
+
+def card(index: int, name: str) -> machine.Gpu:
+    return machine.Gpu(index=index, name=name, total_bytes=1, free_bytes=1, driver="570", processes=0)
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "environment", "told"),
+    [
+        ("", "", {}, "fast"),
+        ("cpu", "a CPU", {}, "a CPU"),
+        ("cpu", "fast", {}, "a CPU"),
+        ("cuda:1", "slow", {}, "slow"),
+        ("cuda:0", "slow", {}, "slow"),  # torch counts from the fastest, the driver by place
+        ("cuda:0", "slow", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "fast"),
+        ("cuda:0", "slow", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1"}, "slow"),
+        ("cuda:1", "another", {}, "fast"),
+    ],
+)
+def test_the_device_is_the_one_that_torch_names(device, name, environment, told, monkeypatch):
+    for variable in ("CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    here = replace(Machine.read(), cpu="a CPU", gpus=(card(0, "fast"), card(1, "slow")))
+    assert here.identity(device, name)["device"] == told
+    assert replace(here, gpus=()).identity(device, name)["device"] == "a CPU"
+
+
+@pytest.mark.parametrize(
+    ("device", "with_cards", "without"),
+    [("cpu", False, True), ("cuda:0", True, True), ("cuda:1", False, False), ("", True, True)],
+)
+def test_which_device_is_taken_where_none_is_named(device, with_cards, without):
+    assert unasked(device, cards=True) is with_cards
+    assert unasked(device, cards=False) is without
 
 
 class Driver:

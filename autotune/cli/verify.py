@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +33,14 @@ def verify(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The verdict with its raw windows as JSON.")] = False,
     baseline: flags.Baseline = None,
-    device: flags.DeviceName = "",
+    device: Annotated[
+        str,
+        typer.Option(
+            help="cpu, cuda, cuda:1, ...; without it, the one that the search was told, else the best there is.",
+            rich_help_panel=flags.WORKLOAD,
+            show_default=False,
+        ),
+    ] = "",
     trial_timeout: flags.TrialTimeout = 300.0,
     no_sandbox: flags.NoSandbox = False,
     wait: flags.Wait = False,
@@ -64,12 +72,13 @@ def verify(
         raise UsageError(f"unknown --verify: {how}", hint=f"It is one of: {', '.join(DESIGNS)}")
     path = config / "best.toml" if config.is_dir() else config
     candidate = Config.load(path)
-    made_for = read_document(path).get("workload", {})
+    document = read_document(path)
+    made_for = document.get("workload", {})
     source = _source(made_for, script, path)
     check_script(source)
     today = parse_values(baseline) if baseline else _baseline(made_for, path)
     wishes = Wishes(
-        device=device,
+        device=device or _device(document.get("machine"), path),
         baseline=today,
         allowed=frozenset(candidate),  # whoever gives the file asks for what stands in it
         timeout_s=timeout,
@@ -141,6 +150,21 @@ def _source(made_for: Any, script: Path | None, path: Path) -> Any:
         workload=str(made_for.get("workload", "")),
         functions={str(role): str(name) for role, name in functions.items()},
     )
+
+
+def _device(made_on: Any, path: Path) -> str:
+    """Return the device to name where the search had one named; empty: the best there is."""
+    from autotune.machine import unasked
+
+    if not isinstance(made_on, dict):
+        return ""
+    device = made_on.get("torch_device", "")
+    if not isinstance(device, str) or not re.fullmatch(r"([a-z]+(:\d+)?)?", device):
+        raise ConfigError(f"{path}: [machine] is damaged: its torch_device names no device")
+    if unasked(device, cards="driver" in made_on):
+        return ""
+    typer.echo(f"measuring on {device}, as the search did; --device names another", err=True)
+    return device
 
 
 def _baseline(made_for: dict[str, Any], path: Path) -> dict[str, Any]:

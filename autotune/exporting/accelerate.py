@@ -62,6 +62,8 @@ class Accelerate(Target):
         )
 
     def caveats(self, export: Export) -> Iterator[str]:
+        if export.on_cpu:
+            yield "cpu is set since the settings were measured on a CPU."
         if export.plan.accumulation > 1:
             yield (
                 f"Accelerate divides each loss by {export.plan.accumulation}, so that the last update of an epoch, of "
@@ -72,6 +74,8 @@ class Accelerate(Target):
 def _accelerator(export: Export) -> dict[str, Any]:
     plan = export.plan
     found: dict[str, Any] = {"mixed_precision": "no"}
+    if export.on_cpu:
+        found["cpu"] = True
     if plan.autocast_dtype is not None:
         found["mixed_precision"] = PRECISION[plan.autocast_dtype]
     if plan.accumulation > 1:

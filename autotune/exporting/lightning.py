@@ -72,6 +72,8 @@ class Lightning(Target):
         )
 
     def caveats(self, export: Export) -> Iterator[str]:
+        if export.on_cpu:
+            yield 'accelerator is "cpu" since the settings were measured on a CPU.'
         if export.plan.accumulation > 1:
             yield (
                 f"accumulate_grad_batches divides each loss by {export.plan.accumulation}, so that the last update of "
@@ -81,7 +83,7 @@ class Lightning(Target):
 
 def _trainer(export: Export) -> dict[str, Any]:
     plan = export.plan
-    found: dict[str, Any] = {"accelerator": "auto", "devices": 1}
+    found: dict[str, Any] = {"accelerator": "cpu" if export.on_cpu else "auto", "devices": 1}
     if plan.autocast_dtype is not None:
         found["precision"] = PRECISION[plan.autocast_dtype]
     if plan.accumulation > 1:

@@ -27,9 +27,7 @@ Needs torch alone. Yours are the names model, dataset, loss_function (a mean ove
 
 Where your batches are no (inputs, target), change the lines in train_epoch that say so.
 """
-DEVICE = """
-DEVICE = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-"""
+BEST_DEVICE = 'torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")'
 AHEAD = '''
 def on_device(loader):
     """Yield the batches on the device; each is copied on a stream of its own while the one before computes."""
@@ -83,13 +81,14 @@ class PyTorch(Target):
 
     def write(self, export: Export) -> str:
         whole, export = export, self.expressed(export)
+        device = 'torch.device("cpu")  # as it was measured' if export.on_cpu else BEST_DEVICE
         scaler = "SCALER = torch.amp.GradScaler(DEVICE.type)" if export.plan.scale_gradients else ""
         return assemble(
             export,
             head(whole, self, USAGE),
             ["import torch", "from torch.utils.data import DataLoader"],
             [
-                f"{DEVICE.strip()}\n{scaler}".strip(),
+                f"DEVICE = {device}\n{scaler}".strip(),
                 prepare_model(export, device=True, doc="Return the model on the device; it is changed in place."),
                 make_loader(export),
                 make_optimizer(export),

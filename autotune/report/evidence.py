@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.config import Config, read_document
+from autotune.documents import from_plain
 from autotune.errors import ConfigError, RunFolderError
+from autotune.facts import Facts
+from autotune.machine import Machine
 from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
 from autotune.records import NOT_SCREENING, Measurement, TrialRecord
 from autotune.repeats import standing
-from autotune.report.outcome import row_of
+from autotune.report.outcome import apply_line, row_of, tuned_arguments
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run
 from autotune.search.verification import Attribution, Claim, Verification, sentence
@@ -90,6 +93,12 @@ class Evidence:
 
     def row(self, answer: Answer) -> Row | None:
         return row_of(self.rows, answer.config)
+
+    def apply_line(self, answer: Answer) -> str:
+        """Return what applies an answer as it was measured."""
+        info = self.run.info
+        facts, machine = from_plain(Facts, info.facts), from_plain(Machine, info.machine)
+        return apply_line(answer.path, info.source, tuned_arguments(facts, machine))
 
     def arms(self) -> Iterator[tuple[str, Config]]:
         """Yield the configs that stand out: role and config, the baseline's first, none of them twice."""

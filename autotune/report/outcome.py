@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.config import Config
+from autotune.facts import Facts
+from autotune.machine import Machine, unasked
 from autotune.options import OPTIONS
 from autotune.records import Source
 from autotune.report.columns import OUTCOMES
@@ -73,6 +76,17 @@ def nothing_measured(rows: Sequence[Row]) -> str:
     return f"No config was measured within the limits: {told or 'no trial was run'}."
 
 
-def apply_line(path: Path, source: Source) -> str:
-    """Return what applies an emitted config: a line of Python, or the command that runs an unmodified script."""
-    return source.run_command(str(path)) if source.unmodified else f'config = autotune.Config.load("{path}")'
+def apply_line(path: Path, source: Source, beside: str = "") -> str:
+    """Return what applies an emitted config: a line of Python, or the command that runs an unmodified script.
+
+    Args:
+        beside: the other arguments of `Tuned`.
+    """
+    if source.unmodified:
+        return source.run_command(str(path))
+    return f'tuned = autotune.Tuned(autotune.Config.load("{path}"){beside})'
+
+
+def tuned_arguments(facts: Facts, machine: Machine) -> str:
+    """Return what `Tuned` must be given beside the config to do what was measured, as ", device=..."; empty: nothing."""
+    return "" if unasked(facts.device, cards=bool(machine.gpus)) else f", device={json.dumps(facts.device)}"

@@ -14,7 +14,7 @@ from autotune.report.compared import alternatives, compared, gives, memory_told,
 from autotune.report.evidence import Answer, Evidence
 from autotune.report.flags import explain
 from autotune.report.front import pareto_front
-from autotune.report.outcome import apply_line, changes, nothing_measured
+from autotune.report.outcome import changes, nothing_measured
 from autotune.report.parts import parts_text
 from autotune.report.rows import differs_from
 from autotune.report.table import THROUGHPUT_ONLY, fitting_columns, results_table, screening_line
@@ -141,10 +141,10 @@ def _first_sentence(note: str) -> str:
 
 def _print_commands(console: Console, evidence: Evidence, interrupted: bool) -> None:
     """Print what to do next; soft-wrapped, so that a command can be copied whole."""
-    folder, source = _folder(evidence), evidence.run.info.source
+    folder = _folder(evidence)
     lines = []
     if evidence.answers:
-        lines.append(("apply", apply_line(evidence.answers[0].path, source)))
+        lines.append(("apply", evidence.apply_line(evidence.answers[0])))
     if (interrupted or evidence.only_baseline) and evidence.run.info.command:
         lines.append(("go on", _again(evidence.run.info.command)))
     front = " --pareto" if evidence.run.info.objective == "pareto" else ""

@@ -16,7 +16,7 @@ from autotune.facts import Facts
 from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
-from autotune.records import Source
+from autotune.report.outcome import tuned_arguments
 from autotune.report.text import clean
 from autotune.search.measured import Measured
 from autotune.search.setup import Prepared, deciding_limit
@@ -46,7 +46,7 @@ def emit(
         numerics: what was checked of the config's maths; None: nothing, since it is the baseline.
     """
     parts = [
-        _head(path, prepared.source),
+        _head(path, prepared),
         _options(chosen.config, baseline.config, gains or {}),
         _table("measured", _measured(chosen, baseline, prepared, verified)),
         *([_table("numerics", numerics.figures())] if numerics is not None else []),
@@ -133,8 +133,9 @@ def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         )
 
 
-def _head(path: Path, source: Source) -> str:
-    how = f"tuned = autotune.Tuned(autotune.Config.load({path.name!r}))"
+def _head(path: Path, prepared: Prepared) -> str:
+    source, beside = prepared.source, tuned_arguments(prepared.facts, prepared.machine)
+    how = f"tuned = autotune.Tuned(autotune.Config.load({path.name!r}){beside})"
     if source.unmodified:
         how = source.run_command(os.path.relpath(path))
     first = "# Made by autotune. Data only: loading it executes nothing.\n"
@@ -237,10 +238,11 @@ def _workload(prepared: Prepared) -> dict[str, Any]:
 
 def _machine(prepared: Prepared) -> dict[str, Any]:
     machine = prepared.machine
-    found = {**machine.identity(), "torch_device": prepared.facts.device}
+    device = prepared.facts.device
+    found = {**machine.identity(device, prepared.facts.device_name), "torch_device": device}
     found |= {"python": machine.python, "autotune": __version__}
     if machine.gpus:
-        found["driver"] = machine.gpus[0].driver
+        found["driver"] = machine.gpus[0].driver  # says, too, that there are cards, whatever was measured on
     return found
 
 

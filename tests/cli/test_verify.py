@@ -1,4 +1,4 @@
-"""What `autotune verify` prints for programs, without measuring anything."""
+"""What `autotune verify` asks for, and prints for programs, without measuring anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import pytest
 
 from autotune.config import Config
+from autotune.errors import UsageError
 from autotune.numerics import Comparison, Figure, Numerics, Status
 from autotune.search.verification.claim import claim
 from autotune.search.verification.design import QUICK
@@ -38,6 +39,19 @@ def verified(monkeypatch):
     return found
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """Have nothing verified; what was asked for, by call: source, config, folder, wishes."""
+    calls = []
+
+    def verify_config(*given, **_):
+        calls.append(given[:4])
+        raise UsageError("this far")
+
+    monkeypatch.setattr("autotune.search.check.verify_config", verify_config)
+    return calls
+
+
 def test_json_has_null_where_a_number_is_not_finite(verified, run, write, tmp_path):
     write("")
     (tmp_path / "best.toml").write_text("[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n")
@@ -48,3 +62,37 @@ def test_json_has_null_where_a_number_is_not_finite(verified, run, write, tmp_pa
     (comparison,) = document["numerics"]["comparisons"]
     assert comparison["losses"] == [2.3, None, None]
     assert comparison["gradient_error"] == {"value": None, "parameter": "weight"}
+
+
+MADE_ON = {
+    "a CPU beside a card": ("torch_device = 'cpu'\ndriver = '570'", "cpu"),
+    "a CPU alone": ("torch_device = 'cpu'", ""),
+    "the second card": ("torch_device = 'cuda:1'\ndriver = '570'", "cuda:1"),
+    "the first card": ("torch_device = 'cuda:0'\ndriver = '570'", ""),
+    "nobody knows": ("", ""),
+}
+
+
+@pytest.mark.parametrize("machine", MADE_ON)
+@pytest.mark.parametrize("named", ["", "cuda:3"])
+def test_the_device_is_that_of_the_search_unless_one_is_named(machine, named, asked, run, write, tmp_path):
+    table, device = MADE_ON[machine]
+    write("")
+    (tmp_path / "best.toml").write_text(
+        f"[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n[machine]\n{table}\n"
+    )
+    run("verify", "best.toml", *(["--device", named] if named else []))
+    (wishes,) = [wishes for _, _, _, wishes in asked]
+    assert wishes.device == (named or device)
+
+
+@pytest.mark.parametrize("device", ["3", "'../cpu'"])
+def test_a_device_that_is_none_is_one_clear_message(device, asked, run, write, tmp_path):
+    write("")
+    (tmp_path / "best.toml").write_text(
+        f"[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n[machine]\ntorch_device = {device}\n"
+    )
+    ended = run("verify", "best.toml")
+    ended.check_clear()
+    assert ended.status == 2
+    assert not asked

@@ -188,6 +188,16 @@ def test_transformers_is_told_that_it_trains_on_a_cpu(machine, on_cpu):
     assert ("measured on a CPU" in text) is on_cpu
 
 
+CPU_ALONE = {"pytorch": 'DEVICE = torch.device("cpu")', "lightning": 'accelerator="cpu"', "accelerate": "cpu=True"}
+
+
+@pytest.mark.parametrize("target", CPU_ALONE)
+@pytest.mark.parametrize("torch_device", ["cpu", "cuda:0"])
+def test_what_was_measured_on_a_cpu_trains_there(target, torch_device):
+    text = TARGETS[target].write(Export(Config(precision="bf16"), {"machine": {"torch_device": torch_device}}))
+    assert (CPU_ALONE[target] in code_of(text)) is (torch_device == "cpu")
+
+
 def usage(text):
     """The code in the comment at the top that says how the file is used."""
     top = text.partition("# Settings")[0]

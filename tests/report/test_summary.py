@@ -89,7 +89,7 @@ def test_commands_can_be_copied_whole(tmp_path, mixed):
 
     run = write_run(tmp_path / ("long " * 20), mixed)
     text = shown(run, 60)
-    assert f'config = autotune.Config.load("{run.folder.best}")\n' in text
+    assert f'tuned = autotune.Tuned(autotune.Config.load("{run.folder.best}"))\n' in text
     assert f"autotune results '{run.folder.path}'\n" in text
 
 

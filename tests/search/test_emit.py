@@ -11,6 +11,7 @@ import pytest
 
 from autotune.config import Config, read_document
 from autotune.exporting import Export
+from autotune.machine import Gpu, Machine
 from autotune.records import Source
 from autotune.search.emit import consequences, emit, options_to_write
 from autotune.search.measured import Measured
@@ -115,3 +116,18 @@ def test_the_device_is_known_whatever_else_the_machine_has(
     baseline = Measured(found.space.baseline)
     emit(path, baseline, baseline, found)
     assert Export.read(path).on_cpu is (device == "cpu")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0", "cuda:1"])
+def test_a_device_that_was_named_stays_the_files_own(
+    device: str, prepared: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = Gpu(index=0, name="simulated", total_bytes=1, free_bytes=1, driver="570", processes=0)
+    here = dataclasses.replace(Machine.read(), gpus=(card, dataclasses.replace(card, index=1)))
+    monkeypatch.setattr(Machine, "read", lambda: here)
+    found, path = prepared(device), tmp_path / "best.toml"
+    baseline = Measured(found.space.baseline)
+    emit(path, baseline, baseline, found)
+    assert read_document(path)["machine"]["device"] == (here.cpu if device == "cpu" else "simulated")
+    assert (f', device="{device}")' in path.read_text()) is (device != "cuda:0")
+    Config.load(path)  # which warns of nothing

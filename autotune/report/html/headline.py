@@ -8,12 +8,7 @@ from autotune.report.compared import Pair, alternatives, compared, gives, memory
 from autotune.report.evidence import BEST, Answer, Evidence
 from autotune.report.flags import explain
 from autotune.report.html.markup import Html, escape, join, table, tag
-from autotune.report.outcome import (
-    apply_line,
-    before_and_after,
-    changes,
-    nothing_measured,
-)
+from autotune.report.outcome import before_and_after, changes, nothing_measured
 from autotune.report.table import screening_line
 from autotune.search.verification import Verdict
 
@@ -142,11 +137,9 @@ def _apply(evidence: Evidence, answer: Answer) -> Html:
     if not answer.path.exists():
         told = f"The search ended before it wrote {answer.path.name}; autotune search --resume goes on with it."
         return tag("p", told, class_="evidence")
-    source = evidence.run.info.source
-    apply = apply_line(answer.path, source)
-    python = apply if source.unmodified else f"{apply}\ntuned = autotune.Tuned(config)"
     more = f"autotune results {_folder(evidence)}"
-    return join(_command("Apply it", python), _command("See more", more) if answer.role == BEST else "")
+    apply = _command("Apply it", evidence.apply_line(answer))
+    return join(apply, _command("See more", more) if answer.role == BEST else "")
 
 
 def _command(title: str, text: str) -> Html:

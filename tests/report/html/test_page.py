@@ -64,7 +64,7 @@ def test_both_answers_stand_there_with_their_commands(verified):
     best, same = text.index("Best config"), text.index("Best config with the baseline's batch size")
     assert best < same
     for path in (verified.folder.best, verified.folder.best_same_batch):
-        assert f'config = autotune.Config.load("{path}")' in text
+        assert f'tuned = autotune.Tuned(autotune.Config.load("{path}"))' in text
     assert text.count("mind the learning rate") == 2
 
 
