@@ -95,6 +95,8 @@ class Facts:
     """"blocks" (one segment a block) or "sequential" (segments of several layers)"""
     chain_refused: str | None = None
     """why there is nothing to recompute, or why recomputing it would change the gradients"""
+    checkpoint_blocks: str | None = None
+    """what the workload names as the path of these blocks; None: they were found by looking"""
     inplace: str = ""
     """value of inplace_activations that leaves the gradients as they are; empty: there is none"""
     inplace_refused: str | None = None

@@ -66,7 +66,8 @@ class Export:
 
     @cached_property
     def plan(self) -> Plan:
-        return plan_for(self.effective)
+        blocks = self.table("workload").get("checkpoint_blocks")
+        return plan_for(self.effective, blocks if isinstance(blocks, str) else None)
 
     @cached_property
     def snippets(self) -> list[Snippet]:

@@ -18,6 +18,8 @@ def as_data(export: Export, target: Target) -> dict[str, Any]:
     for name in TABLES:
         if export.table(name):
             found[name] = _plain(export.table(name))
+    if export.plan.checkpoint_blocks is not None:
+        found["checkpoint_blocks"] = export.plan.checkpoint_blocks
     found["notes"] = export.notes
     found["without_effect"] = target.left_out(export)
     return found

@@ -122,7 +122,8 @@ def prepare_dataset(export: Export) -> str:
 def prepare_model(export: Export, *, device: bool, doc: str) -> str:
     """Return the function that changes the model, on the device or where it is."""
     lines = ["model = model.to(DEVICE)"] if device else []
-    lines += [part.model for part in export.snippets if part.model]
+    blocks = literal(export.plan.checkpoint_blocks)
+    lines += [part.model.replace("CHECKPOINT_BLOCKS", blocks) for part in export.snippets if part.model]
     body = textwrap.indent("\n".join([*lines, "return model"]), "    ")
     return f'def prepare_model(model):\n    """{doc}"""\n{body}\n'
 

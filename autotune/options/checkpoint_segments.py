@@ -86,7 +86,7 @@ class CheckpointSegments(Option):
                 "from torch.utils.checkpoint import checkpoint",
             ),
             definitions=source_of("autotune.checkpointing", *SOURCE, rename={"WorkloadError": "ValueError"}),
-            model=f"model = checkpoint_chain(model, {value})",
-            advice="checkpoint_chain finds the repeated blocks by looking; give it the path of their container as a "
-            "third argument where it should take others.",
+            model=f"model = checkpoint_chain(model, {value}, path=CHECKPOINT_BLOCKS)",
+            advice="checkpoint_chain finds the repeated blocks by looking where path is None; give it the path of "
+            "their container where it should take others.",
         )

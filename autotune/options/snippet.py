@@ -14,7 +14,8 @@ class Snippet:
     """Lines of Python. Only what a plan holds as functions needs them: everything else in a plan is data to write down.
 
     They know these names: `model`, on its device; `dataset`; `tensor`, one of a batch, on the device;
-    NUM_WORKERS is put in as a number. The variables of the lines are their own: no option's lines use those of another.
+    NUM_WORKERS is put in as a number, CHECKPOINT_BLOCKS as the path of the blocks to recompute or None. The variables
+    of the lines are their own: no option's lines use those of another.
     """
 
     imports: tuple[str, ...] = ()

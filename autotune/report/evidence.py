@@ -98,7 +98,7 @@ class Evidence:
         """Return what applies an answer as it was measured."""
         info = self.run.info
         facts, machine = from_plain(Facts, info.facts), from_plain(Machine, info.machine)
-        return apply_line(answer.path, info.source, tuned_arguments(facts, machine))
+        return apply_line(answer.path, info.source, tuned_arguments(answer.config, facts, machine))
 
     def arms(self) -> Iterator[tuple[str, Config]]:
         """Yield the configs that stand out: role and config, the baseline's first, none of them twice."""

@@ -87,6 +87,11 @@ def apply_line(path: Path, source: Source, beside: str = "") -> str:
     return f'tuned = autotune.Tuned(autotune.Config.load("{path}"){beside})'
 
 
-def tuned_arguments(facts: Facts, machine: Machine) -> str:
-    """Return what `Tuned` must be given beside the config to do what was measured, as ", device=..."; empty: nothing."""
-    return "" if unasked(facts.device, cards=bool(machine.gpus)) else f", device={json.dumps(facts.device)}"
+def tuned_arguments(config: Config, facts: Facts, machine: Machine) -> str:
+    """Return what `Tuned` must be given beside the config to do what was measured: ", device=..."; empty: nothing."""
+    found = ""
+    if not unasked(facts.device, cards=bool(machine.gpus)):
+        found += f", device={json.dumps(facts.device)}"
+    if facts.checkpoint_blocks is not None and config.value("checkpoint_segments"):
+        found += f", checkpoint_blocks={json.dumps(facts.checkpoint_blocks)}"
+    return found

@@ -46,7 +46,7 @@ def emit(
         numerics: what was checked of the config's maths; None: nothing, since it is the baseline.
     """
     parts = [
-        _head(path, prepared),
+        _head(path, chosen.config, prepared),
         _options(chosen.config, baseline.config, gains or {}),
         _table("measured", _measured(chosen, baseline, prepared, verified)),
         *([_table("numerics", numerics.figures())] if numerics is not None else []),
@@ -133,8 +133,8 @@ def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str
         )
 
 
-def _head(path: Path, prepared: Prepared) -> str:
-    source, beside = prepared.source, tuned_arguments(prepared.facts, prepared.machine)
+def _head(path: Path, config: Config, prepared: Prepared) -> str:
+    source, beside = prepared.source, tuned_arguments(config, prepared.facts, prepared.machine)
     how = f"tuned = autotune.Tuned(autotune.Config.load({path.name!r}){beside})"
     if source.unmodified:
         how = source.run_command(os.path.relpath(path))
@@ -233,7 +233,10 @@ def _workload(prepared: Prepared) -> dict[str, Any]:
     }
     if facts.dataset_length is not None:
         found["dataset_length"] = facts.dataset_length
-    return {key: value for key, value in found.items() if value not in ("", [], {})}
+    found = {key: value for key, value in found.items() if value not in ("", [], {})}
+    if facts.checkpoint_blocks is not None:  # empty: the model itself
+        found["checkpoint_blocks"] = facts.checkpoint_blocks
+    return found
 
 
 def _machine(prepared: Prepared) -> dict[str, Any]:

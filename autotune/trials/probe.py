@@ -108,6 +108,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         chain_length=0 if chain is None else len(chain),
         chain_kind="" if chain is None else chain.kind,
         chain_refused=chain_refused,
+        checkpoint_blocks=workload.checkpoint_blocks,
         inplace=inplace,
         inplace_refused=inplace_refused,
         inplace_recomputed=recomputable and inplace_check.works_recomputed(),

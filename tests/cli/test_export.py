@@ -7,7 +7,9 @@ import os
 
 import pytest
 
+import autotune
 from autotune.exporting import TARGETS
+from tests.exporting.training import load
 
 PATH = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 CONFIG = """
@@ -105,3 +107,55 @@ def test_runs_without_torch(process, tmp_path):
     for to in TARGETS:
         ended = process("export", "best.toml", "--to", to, PYTHONPATH=os.pathsep.join([str(tmp_path), *PATH]))
         assert ended.status == 0, ended.err
+
+
+ENCODER_DECODER = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return x + torch.relu(self.inner(x))
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.ModuleList(Block() for _ in range(4))
+        self.decoder = nn.ModuleList(Block() for _ in range(2))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        for block in (*self.encoder, *self.decoder):
+            x = block(x)
+        return self.head(x)
+
+workload = autotune.Workload(
+    model=Model, dataset=data, loss=nn.CrossEntropyLoss(), checkpoint_blocks="decoder",
+    baseline={"batch_size": 8, "checkpoint_segments": 2},
+)
+"""
+
+
+def recomputed(model):
+    return [name for name, module in model.named_modules() if "forward" in vars(module)]
+
+
+def test_the_blocks_that_a_workload_names_are_recomputed_by_whoever_takes_its_config(run, write, tmp_path):
+    script = write(ENCODER_DECODER)
+    ended = run("search", script, "--trials", 2, "--trial-budget", 1, "--verify", "none", "--out", "found", "--no-lock")
+    assert ended.status == 0, ended.err
+    module = {}
+    exec(script.read_text(), module)
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("apply ")]
+    best = tmp_path / "found" / "best.toml"
+    head = best.read_text().splitlines()[1].removeprefix("#").strip()
+    for text in (line.removeprefix("apply").strip(), head):
+        made = {"autotune": autotune}
+        exec(text.replace("found/best.toml", str(best)).replace("'best.toml'", repr(str(best))), made)
+        assert recomputed(made["tuned"].model(module["Model"]())) == ["decoder.0", "decoder.1"]
+    ended = run("export", best, "--to", "pytorch", "--out", "tuned.py")
+    assert ended.status == 0, ended.err
+    exported = load(str(tmp_path / "tuned.py"))
+    assert recomputed(exported.prepare_model(module["Model"]())) == ["decoder.0", "decoder.1"]
+    assert json.loads(run("export", best, "--to", "json").out)["checkpoint_blocks"] == "decoder"

@@ -46,7 +46,7 @@ TRACES = {
     "cache_dataset": "for index in range(len(dataset))",
     "worker_affinity": "worker_init_fn=",
     "channels_last": "torch.channels_last",
-    "checkpoint_segments": "checkpoint_chain(model, 2)",
+    "checkpoint_segments": "checkpoint_chain(model, 2, path=None)",
     "inplace_activations": '["head.*:SiLU"]',
     "optimizer_impl": "fused=True",
     "expandable_segments": "expandable_segments:True",
