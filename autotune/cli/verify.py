@@ -88,6 +88,8 @@ def verify(
         wait=wait,
         wait_idle_s=wait_idle,
     )
+    if out is not None and RunFolder(out).exists:
+        raise UsageError(f"{out} holds a search, whose proof stays as it is", hint="Name another folder with --out.")
     end_like_ctrl_c()
     console = Console(stderr=json)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:

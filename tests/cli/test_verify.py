@@ -13,6 +13,7 @@ from autotune.numerics import Comparison, Figure, Numerics, Status
 from autotune.search.verification.claim import claim
 from autotune.search.verification.design import QUICK
 from autotune.search.verification.windows import Bench
+from tests.report.conftest import mixed_records, write_run
 from tests.report.html.conftest import Machine
 
 DIVERGED = Numerics(
@@ -96,3 +97,18 @@ def test_a_device_that_is_none_is_one_clear_message(device, asked, run, write, t
     ended.check_clear()
     assert ended.status == 2
     assert not asked
+
+
+def test_the_proof_of_a_search_is_not_replaced(asked, run, write, tmp_path):
+    write("")
+    (tmp_path / "best.toml").write_text("[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n")
+    folder = write_run(tmp_path / "run", mixed_records()).folder
+    before = sorted(path.name for path in folder.path.rglob("*"))
+    ended = run("verify", "best.toml", "--out", "run")
+    ended.check_clear()
+    assert ended.status == 2
+    assert "run holds a search" in ended.message
+    assert not asked
+    assert sorted(path.name for path in folder.path.rglob("*")) == before
+    run("verify", "best.toml", "--out", "windows")
+    assert [given.path.name for _, _, given, _ in asked] == ["windows"]
