@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from autotune.cli import flags
-from autotune.cli.parsing import parse_values
+from autotune.cli.parsing import parse_values, way_of
 from autotune.errors import ConfigError, UsageError
 
 
@@ -136,8 +136,8 @@ def _source(made_for: Any, script: Path | None, path: Path) -> Any:
 
     if not isinstance(made_for, dict):
         raise ConfigError(f"{path}: [workload] is not a table")
-    named = script or Path(str(made_for.get("script", "")))
-    if not named.name:
+    named = Path(str(made_for.get("script", "")))
+    if script is None and not named.name:
         raise UsageError(f"{path} names no script", hint="Give it: --script train.py")
     functions, arguments = made_for.get("functions", {}), made_for.get("arguments", [])
     if not isinstance(functions, dict) or not isinstance(arguments, list):
@@ -145,13 +145,16 @@ def _source(made_for: Any, script: Path | None, path: Path) -> Any:
     as_it_is = made_for.get("unmodified", False)
     if not isinstance(as_it_is, bool):
         raise ConfigError(f"{path}: [workload] is damaged: unmodified is neither true nor false")
-    return Source(
+    if script is not None and script.name != named.name:  # one of the same name is that script, moved or checked out
+        return way_of(Source(script=str(script.resolve())))
+    source = Source(
         unmodified=as_it_is,
-        script=str(named.resolve()),
+        script=str((script or named).resolve()),
         arguments=tuple(map(str, arguments)),
         workload=str(made_for.get("workload", "")),
         functions={str(role): str(name) for role, name in functions.items()},
     )
+    return source if script is None else way_of(replace(source, unmodified=False))
 
 
 def _device(made_on: Any, path: Path) -> str:

@@ -10,9 +10,11 @@ import pytest
 from autotune.config import Config
 from autotune.errors import UsageError
 from autotune.numerics import Comparison, Figure, Numerics, Status
+from autotune.records import Source
 from autotune.search.verification.claim import claim
 from autotune.search.verification.design import QUICK
 from autotune.search.verification.windows import Bench
+from tests.cli.conftest import HEAD
 from tests.report.conftest import mixed_records, write_run
 from tests.report.html.conftest import Machine
 
@@ -112,3 +114,41 @@ def test_the_proof_of_a_search_is_not_replaced(asked, run, write, tmp_path):
     assert sorted(path.name for path in folder.path.rglob("*")) == before
     run("verify", "best.toml", "--out", "windows")
     assert [given.path.name for _, _, given, _ in asked] == ["windows"]
+
+
+PLAIN = """
+if __name__ == "__main__":
+    model = nn.Linear(4, 3)
+"""
+WORKLOAD = """
+workload = autotune.Workload(model=lambda: nn.Linear(4, 3), dataset=data, loss=nn.CrossEntropyLoss())
+"""
+FUNCTIONS = """
+def build_model():
+    return nn.Linear(4, 3)
+
+build_dataset = data
+"""
+NO_AUTOTUNE = "import torch\nfrom torch import nn\n"
+OF_A_PLAIN_ONE = "script = '/elsewhere/train.py'\nunmodified = true\narguments = ['--epochs', '4']\n"
+OF_FUNCTIONS = "script = '/elsewhere/train.py'\n[workload.functions]\nmodel = 'make_net'\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "script", "expected"),
+    [
+        (OF_A_PLAIN_ONE, "train_tune.py", WORKLOAD, {}),
+        (OF_A_PLAIN_ONE, "train_tune.py", PLAIN, {"unmodified": True}),
+        (OF_A_PLAIN_ONE, "train.py", PLAIN, {"unmodified": True, "arguments": ("--epochs", "4")}),
+        (OF_A_PLAIN_ONE, "train.py", FUNCTIONS, {"arguments": ("--epochs", "4")}),
+        (OF_FUNCTIONS, "train.py", PLAIN, {"functions": {"model": "make_net"}}),
+        (OF_FUNCTIONS, "other.py", PLAIN, {"unmodified": True}),
+        ("", "train.py", PLAIN, {"unmodified": True}),
+        ("", "train.py", WORKLOAD, {}),
+    ],
+)
+def test_a_script_that_is_named_is_run_in_its_own_way(table, name, script, expected, asked, run, write, tmp_path):
+    there = write(script, name, head=HEAD if "data" in script else NO_AUTOTUNE)
+    (tmp_path / "best.toml").write_text(f"[options]\nbatch_size = 64\n[workload]\n{table}")
+    run("verify", "best.toml", "--script", name, "--baseline", "batch_size=32")
+    assert [source for source, *_ in asked] == [Source(script=str(there), **expected)]
