@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ import typer
 from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
 from autotune.cli.naming import Named, names_workload
+from autotune.cli.output import check_unused
 from autotune.cli.parsing import parse_size, parse_values
 from autotune.errors import UsageError
 
@@ -27,8 +30,14 @@ def memory(
         typer.Option(help="Find the largest batch size that fits into this, and run it: 20GiB.", show_default=False),
     ] = None,
     snapshot: Annotated[
-        Path, typer.Option(help="On CUDA: where torch's own memory snapshot goes, for pytorch.org/memory_viz.")
-    ] = SNAPSHOT,
+        Path | None,
+        typer.Option(
+            help="On CUDA: where torch's own memory snapshot goes, for pytorch.org/memory_viz; "
+            f"default: {SNAPSHOT}, numbered where that is there.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the snapshot.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The account as JSON.")] = False,
     *,
     named: Named,
@@ -52,10 +61,13 @@ def memory(
 
     tuned, today = config_at(config), parse_values(baseline or ())
     limit = parse_size(memory_limit, "--memory-limit")
+    if snapshot is not None:
+        check_unused(snapshot, force=force)
     lost = ""
     with looking(script, arguments, named, device=device, wait=wait, no_lock=no_lock) as look:
         found = account_for(look, config=tuned, baseline=today, limit=limit)
         if found.account.snapshot:
+            snapshot = snapshot or _free(SNAPSHOT)
             lost = _copy(found.account.snapshot, snapshot)
             found = with_snapshot(found, "" if lost else str(snapshot))
     if json:
@@ -73,3 +85,9 @@ def _copy(source: str, target: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def _free(path: Path) -> Path:
+    """Return the path, with a number where something is there already."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    return next(item for item in itertools.chain([path], numbered) if not os.path.lexists(item))

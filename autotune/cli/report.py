@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli import flags
+from autotune.cli.output import check_unused
 from autotune.cli.results import newest_run
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The file to write; default: report.html in the run folder.", show_default=False)
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write report.html: the verdict, every plot and every trial of a run in one file that opens offline."""
     from autotune.trials.folder import RunFolder
 
+    if out is not None:
+        check_unused(out, force=force)
     path = write_report(RunFolder(newest_run() if run is None else run), out)
     typer.echo(path)
     if browse:

@@ -60,6 +60,29 @@ def test_an_account_outlives_a_snapshot_that_cannot_be_written(place, layout, ru
     assert (tmp_path / "kept.pickle").exists()
 
 
+def test_no_snapshot_replaces_a_file_unasked(run, tmp_path, monkeypatch):
+    made = tmp_path / "made.pickle"
+    made.write_text("new")
+    found = MemoryReport(account=account(accelerator=True, snapshot=str(made)))
+    monkeypatch.setattr("autotune.cli.memory.looking", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("autotune.doctor.memory.run.account_for", lambda *_, **__: found)
+    mine = tmp_path / "mine.pickle"
+    mine.write_text("old")
+    ended = run("memory", "train.py", "--snapshot", "mine.pickle")
+    ended.check_clear()
+    assert (ended.status, ended.message.split("\n")[0]) == (2, "mine.pickle exists")
+    assert mine.read_text() == "old"
+    assert run("memory", "train.py", "--snapshot", "mine.pickle", "--force").status == 0
+    assert mine.read_text() == "new"
+    (tmp_path / "memory-snapshot.pickle").write_text("old")
+    for name in ("memory-snapshot-2.pickle", "memory-snapshot-3.pickle"):
+        ended = run("memory", "train.py")
+        assert ended.status == 0, ended.err
+        assert name in ended.out
+        assert (tmp_path / name).read_text() == "new"
+    assert (tmp_path / "memory-snapshot.pickle").read_text() == "old"
+
+
 def test_a_limit_that_nothing_fits(write, run):
     ended = run("memory", write(SCRIPT), "--memory-limit", "1MiB")
     assert ended.status == 1

@@ -25,6 +25,19 @@ def test_it_can_go_elsewhere(run, folder, tmp_path):
     assert not folder.report.exists()
 
 
+def test_no_file_is_replaced_unasked(run, folder, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\n")
+    ended = run("report", folder.path, "--out", "train.py")
+    ended.check_clear()
+    assert (ended.status, ended.message.split("\n")[0]) == (2, "train.py exists")
+    assert script.read_text() == "x = 1\n"
+    assert run("report", folder.path, "--out", "train.py", "--force").status == 0
+    assert script.read_text().startswith("<!doctype html>")
+    for _ in range(2):  # the run's own page is made again
+        assert run("report", folder.path).status == 0
+
+
 def test_open_hands_it_to_the_browser(run, folder, monkeypatch):
     opened = []
     monkeypatch.setattr("typer.launch", opened.append)
