@@ -6,7 +6,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +14,9 @@ import cloudpickle
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from autotune.asked import wishes_from
 from autotune.config import Config
-from autotune.errors import UsageError, WorkloadError
+from autotune.errors import WorkloadError
 from autotune.records import Source
 from autotune.report.evidence import Evidence, gather
 from autotune.report.export import flat_records
@@ -26,7 +27,6 @@ from autotune.report.summary import print_summary
 from autotune.search.events import Events
 from autotune.search.explain import explain_if_measured
 from autotune.search.run import search_workload
-from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
 from autotune.trials.runner import IN_TRIAL
 from autotune.workload import Workload
@@ -103,21 +103,18 @@ def tune(
     Args:
         out: the run folder.
         events: shows what happens; None shows nothing.
-        wishes: fields of `Wishes`: trials, timeout_s, baseline, device, fixed, memory_limit_bytes, ...
+        wishes: fields of `Wishes`: trials, timeout_s, baseline, device, fixed, memory_limit_bytes ("20GiB"), ...
 
     Raises:
         WorkloadError: the workload cannot run, cannot be sent to another process, or this is a trial already.
-        UsageError: an unknown wish, or a folder that cannot be used.
+        UsageError: an unknown wish, one of another type or size, or a folder that cannot be used.
     """
     if os.environ.get(IN_TRIAL):
         raise WorkloadError(
             "autotune.tune() was called inside a trial: importing your module starts a search",
             hint="Put the call under: if __name__ == '__main__':",
         )
-    try:
-        asked = replace(Wishes(), **wishes)
-    except TypeError as error:
-        raise UsageError(f"tune(): {error}") from None
+    asked = wishes_from(wishes)
     try:
         data = cloudpickle.dumps(workload)
     except Exception as error:
