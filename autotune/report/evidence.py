@@ -17,7 +17,7 @@ from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
 from autotune.records import NOT_SCREENING, Measurement, TrialRecord
 from autotune.repeats import standing
-from autotune.report.outcome import apply_line, row_of, tuned_arguments
+from autotune.report.outcome import apply_line, row_of, tuned_arguments, verify_line
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run
 from autotune.search.verification import Attribution, Claim, Verification, sentence
@@ -99,6 +99,11 @@ class Evidence:
         info = self.run.info
         facts, machine = from_plain(Facts, info.facts), from_plain(Machine, info.machine)
         return apply_line(answer.path, info.source, tuned_arguments(answer.config, facts, machine))
+
+    @property
+    def verify_line(self) -> str:
+        """What proves the best answer, where nothing has."""
+        return verify_line(self.run.folder.path, self.run.info.source)
 
     def arms(self) -> Iterator[tuple[str, Config]]:
         """Yield the configs that stand out: role and config, the baseline's first, none of them twice."""

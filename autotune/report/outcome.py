@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -95,3 +96,10 @@ def tuned_arguments(config: Config, facts: Facts, machine: Machine) -> str:
     if facts.checkpoint_blocks is not None and config.value("checkpoint_segments"):
         found += f", checkpoint_blocks={json.dumps(facts.checkpoint_blocks)}"
     return found
+
+
+def verify_line(folder: Path, source: Source) -> str:
+    """Return what measures a search's best config against the baseline: a command, or the same search from Python."""
+    if source.script:
+        return f"autotune verify {shlex.quote(str(folder))}"
+    return f'autotune.tune(workload, ..., out={json.dumps(str(folder))}, verify="full", resume=True)'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from rich.cells import cell_len
 from autotune.numerics import Numerics, Status
 from autotune.records import Outcome, Source, TrialRecord
 from autotune.report.evidence import gather
+from autotune.report.html.page import page
 from autotune.report.summary import print_summary
 from autotune.search.verification import Verification, sentence
 from tests.report.factory import console_of, failed, ok, text_of
@@ -46,6 +48,15 @@ def test_unverified_makes_no_claim(save, mixed):
     assert not CLAIM.search(text)
     assert "Screening, single run each, repeats averaged, not comparable across rows within ±2.8 %" in squeezed(text)
     assert "what it alone gave" not in text
+
+
+def test_a_search_from_python_says_what_proves_it_there(save, mixed):
+    run = save(mixed, source=Source(pickle="/tmp/workload.pickle"))
+    how = f'autotune.tune(workload, ..., out="{run.folder.path}", verify="full", resume=True)'
+    for text in (squeezed(shown(run)), html.unescape(page(gather(run)))):
+        assert how in text
+        assert "autotune verify" not in text
+        assert "autotune search" not in text
 
 
 def test_the_verdict_comes_first(verified):

@@ -441,6 +441,14 @@ def test_a_verified_search_claims_and_says_what_each_option_gives(search: Harnes
     }
 
 
+def test_a_search_that_was_not_verified_is_verified_when_it_is_resumed(search: Harness) -> None:
+    search(SimulatedRunner(noise=0.005), trials=8)
+    again = SimulatedRunner(noise=0.005)
+    result = search(again, trials=8, resume=True, verify="quick")
+    assert again.configs == []
+    assert "faster per sample than your baseline" in result.answers[0].sentence
+
+
 def test_a_verification_of_equals_claims_nothing(search: Harness) -> None:
     flat = SimulatedRunner(noise=0.01)
     flat._answer = _equal(flat)  # type: ignore[method-assign]

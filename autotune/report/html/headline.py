@@ -46,7 +46,7 @@ def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
 
 def _verdict(evidence: Evidence, answer: Answer) -> Html:
     if answer.claim is None:
-        how = tag("code", f"autotune verify {_folder(evidence)}")
+        how = tag("code", evidence.verify_line)
         told: str = join("One search proves nothing: single runs differ by luck. Proof: ", how)
         if not answer.config.difference(evidence.run.baseline):
             told = f"Nothing was verified: {evidence.why_unchanged}."
@@ -135,7 +135,8 @@ def gives_html(evidence: Evidence, answer: Answer, option: str) -> Html:
 def _apply(evidence: Evidence, answer: Answer) -> Html:
     """Return what to copy: the line that loads the config, and how to see more."""
     if not answer.path.exists():
-        told = f"The search ended before it wrote {answer.path.name}; autotune search --resume goes on with it."
+        on = "autotune search --resume" if evidence.run.info.source.script else "the same search with resume=True"
+        told = f"The search ended before it wrote {answer.path.name}; {on} goes on with it."
         return tag("p", told, class_="evidence")
     more = f"autotune results {_folder(evidence)}"
     apply = _command("Apply it", evidence.apply_line(answer))
