@@ -71,3 +71,22 @@ def test_trains_as_tuned_does(target, cases):
         assert updates == UPDATES[name]
         # losses bit for bit: with accumulation, too, since the update that weighs otherwise is the epoch's last
         assert by_framework == by_tuned, name
+
+
+@pytest.mark.parametrize("impl", ["fused", "foreach"])
+def test_lightning_clips_under_fp16_as_the_export_says(impl):
+    """Its plugin is asked for itself: a whole training in fp16 needs a card."""
+    if find_spec("lightning") is None:
+        pytest.skip("lightning is not installed: pip install 'autotune[frameworks]'")
+    code = """
+import torch
+from lightning.pytorch.plugins import MixedPrecision
+optimizer = torch.optim.AdamW([torch.ones(2, requires_grad=True)], **{IMPL: True})
+optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
+MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu")).clip_gradients(optimizer, 1.0)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code.replace("IMPL", repr(impl))]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    warned = "does not clip" in TARGETS["lightning"].write(Export(Config(precision="fp16", optimizer_impl=impl)))
+    assert ("RuntimeError" in ended.stderr) is warned, ended.stderr
+    assert (ended.returncode != 0) is warned, ended.stderr

@@ -198,6 +198,20 @@ def test_what_was_measured_on_a_cpu_trains_there(target, torch_device):
     assert (CPU_ALONE[target] in code_of(text)) is (torch_device == "cpu")
 
 
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ({"precision": "fp16", "optimizer_impl": "fused"}, True),
+        ({"precision": "fp16", "optimizer_impl": "foreach"}, False),
+        ({"precision": "bf16", "optimizer_impl": "fused"}, False),
+    ],
+    ids=str,
+)
+def test_lightning_that_refuses_to_clip_is_warned_of(values, warned):
+    text = TARGETS["lightning"].write(Export(Config(batch_size=4, **values)))
+    assert ("does not clip gradients under 16-mixed" in text) is warned
+
+
 def usage(text):
     """The code in the comment at the top that says how the file is used."""
     top = text.partition("# Settings")[0]
