@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from autotune.records import HARD_FLAGS
+from autotune.records import HARD_FLAGS, REPEAT
 from autotune.report.compared import alternatives, compared, gives, memory_told, parts_now
 from autotune.report.evidence import Answer, Evidence
 from autotune.report.flags import explain
@@ -19,6 +20,7 @@ from autotune.report.parts import parts_text
 from autotune.report.rows import differs_from
 from autotune.report.table import THROUGHPUT_ONLY, fitting_columns, results_table, screening_line
 from autotune.report.text import plain, values_text
+from autotune.search.setup import Wishes
 from autotune.search.verification import Verdict
 
 STYLES = {Verdict.FASTER: "bold green", Verdict.INCONCLUSIVE: "bold yellow"}
@@ -33,7 +35,7 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
     """
     run = evidence.run
     if interrupted:
-        done = sum(record.kind != "repeat" for record in run.screening)
+        done = sum(record.kind != REPEAT for record in run.screening)
         told = f"Interrupted after {done} of {run.info.trials} trials; what follows is from these."
         console.print(plain(told, "yellow"))
     if not evidence.answers:
@@ -145,8 +147,8 @@ def _print_commands(console: Console, evidence: Evidence, interrupted: bool) -> 
     lines = []
     if evidence.answers:
         lines.append(("apply", evidence.apply_line(evidence.answers[0])))
-    if (interrupted or evidence.only_baseline) and evidence.run.info.command:
-        lines.append(("go on", _again(evidence.run.info.command)))
+    if again := _again(evidence, interrupted):
+        lines.append(("go on", again))
     front = " --pareto" if evidence.run.info.objective == "pareto" else ""
     lines.append(("see more", f"autotune results {folder}{front}"))
     console.print()
@@ -154,12 +156,31 @@ def _print_commands(console: Console, evidence: Evidence, interrupted: bool) -> 
         console.print(plain(f"{what:<8} {line}"), soft_wrap=True)
 
 
-def _again(command: tuple[str, ...]) -> str:
-    """Return the command line that goes on with a search."""
-    words = ["autotune", *command[1:]]
+def _again(evidence: Evidence, interrupted: bool) -> str:
+    """Return the command line that goes on with a search; empty where it would find nothing left to do."""
+    info = evidence.run.info
+    if not info.command or not (interrupted or evidence.only_baseline):
+        return ""
+    words = ["autotune", *info.command[1:]]
     end = words.index("--") if "--" in words else len(words)
     head = [word for word in words[:end] if word not in ("--force", "--resume")]
+    done = sum(record.kind != REPEAT for record in evidence.run.screening)
+    if not interrupted and (done >= info.trials or info.timeout_s is None):
+        more = Wishes().trials
+        if done < info.trials or done >= more or all(len(values) < 2 for values in info.choices.values()):
+            return ""  # nothing else is there to try
+        head = [*_without_trials(head), "--trials", str(more)]
     return shlex.join([*head, "--resume", *words[end:]])
+
+
+def _without_trials(words: list[str]) -> Iterator[str]:
+    """Yield the words of a command line without the number of trials."""
+    rest = iter(words)
+    for word in rest:
+        if word == "--trials":
+            next(rest, None)
+        elif not word.startswith("--trials="):
+            yield word
 
 
 def _folder(evidence: Evidence) -> str:

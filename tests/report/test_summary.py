@@ -162,13 +162,31 @@ def test_the_baseline_is_the_best(save):
 
 
 def test_nothing_but_the_baseline_was_tried(save):
-    run = emitted(
-        save([ok(0), ok(1)], command=("autotune", "search", "train.py", "--timeout", "60")), "batch_size = 64"
-    )
+    command = ("autotune", "search", "train.py", "--timeout", "60")
+    run = emitted(save([ok(0), ok(1)], command=command, timeout_s=60.0), "batch_size = 64")
     text = squeezed(shown(run))
     assert "Nothing to change: no other config was tried." in text
     assert "best config found" not in text
     assert "go on autotune search train.py --timeout 60 --resume" in text
+
+
+@pytest.mark.parametrize("asked", [("--trials", "2"), ("--trials=2",)], ids=str)
+def test_trials_that_were_used_up_by_the_baseline_are_asked_for_again(asked, save):
+    command = ("autotune", "search", "train.py", *asked, "--seed", "3", "--", "--trials", "9")
+    run = emitted(save([ok(0), ok(1)], command=command, trials=2), "batch_size = 64")
+    told = "go on    autotune search train.py --seed 3 --trials 24 --resume -- --trials 9\n"
+    assert told in shown(run, 200)
+    assert "--trials 2 " not in shown(run, 200)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"trials": 2, "choices": {"batch_size": [64]}}, {"trials": 24}],
+    ids=["nothing to choose from", "nothing left"],
+)
+def test_no_command_goes_on_where_nothing_is_left_to_do(info, save):
+    command = ("autotune", "search", "train.py")
+    assert "go on" not in shown(emitted(save([ok(0), ok(1)], command=command, **info), "batch_size = 64"))
 
 
 def test_no_other_config_was_measured(save):
