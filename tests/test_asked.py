@@ -16,7 +16,7 @@ from tests.test_tuning import workload
 
 
 @pytest.mark.parametrize("name", [item.name for item in fields(Wishes)])
-@pytest.mark.parametrize("value", [object(), b"8", float("nan"), -1.5, [object()], {3: 4}], ids=repr)
+@pytest.mark.parametrize("value", [object(), b"8", float("nan"), -1.5, [object()], {3: 4}])
 def test_what_no_wish_can_be_is_refused_by_name(name, value):
     with pytest.raises(UsageError, match=name):
         wishes_from({name: value})

@@ -57,9 +57,9 @@ class Measured:
 
     @property
     def usable(self) -> bool:
-        """Whether it ran, fitted, and was not stopped as clearly slower: each time, or as the baseline once."""
+        """Whether it ran, fitted, and was not stopped as clearly slower: each time, or as the baseline mostly."""
         fine = [item.outcome is Outcome.OK and item.fits is not False for item in self.seen]
-        return any(fine) if self.reference else bool(fine) and all(fine)
+        return 2 * sum(fine) > len(fine) if self.reference else bool(fine) and all(fine)
 
     @property
     def sound(self) -> bool:

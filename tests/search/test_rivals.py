@@ -103,9 +103,11 @@ def test_a_baseline_that_failed_once_among_replicates_is_still_the_baseline(sear
 
 
 def test_a_config_that_failed_once_is_no_answer() -> None:
-    seen = [Observation(config=Config(), outcome=item, sample_s=1.0) for item in (Outcome.OK, Outcome.CRASHED)]
+    outcomes = (Outcome.OK, Outcome.CRASHED, Outcome.OK)
+    seen = [Observation(config=Config(), outcome=item, sample_s=1.0) for item in outcomes]
     assert not Measured(Config(), seen=seen).usable
     assert Measured(Config(), seen=seen, reference=True).usable
+    assert not Measured(Config(), seen=seen[:2], reference=True).usable
 
 
 def test_a_record_that_says_it_was_measured_and_holds_nothing_is_an_error() -> None:
