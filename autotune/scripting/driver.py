@@ -22,12 +22,13 @@ from torch import nn
 from autotune.batches import tensors
 from autotune.compiling import so_far
 from autotune.device import Device
-from autotune.errors import ScriptError, Unsupported
+from autotune.errors import ScriptError
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import Tail, TrainingClock
+from autotune.scripting.endings import cannot_run_twice, compiles_anew, never_asked, too_short, trains_once
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
@@ -45,14 +46,6 @@ END = object()
 
 def _nothing() -> None:
     pass
-
-
-def too_short(updates: int) -> ScriptError:
-    """Return what is raised where a run of the script is over before anything can be measured."""
-    return ScriptError(
-        f"the script makes {updates} update{'s' * (updates != 1)} in a run, too few to measure",
-        hint="Let it train longer: more epochs, or more data.",
-    )
 
 
 class Driver:
@@ -263,22 +256,11 @@ class Driver:
     def _run_again(self) -> None:
         """The script has ended before the measurement: begin it again; its end is not training."""
         self._raise_refusal()
-        if not self._updates_of_run and self.runs > 1:
-            raise ScriptError(
-                f"the script ended after {self.updates.total()} updates, too few to measure, and made none when it was "
-                "run again: perhaps it takes up its own checkpoint, and finds that its training is over",
-                hint="Let it train longer: more epochs, or more data. Or give it what keeps it from resuming.",
-            )
+        updates = self.updates.total()
         if not self._updates_of_run:
-            raise ScriptError(
-                "the script ended without asking its training loader for a batch after an update",
-                hint="autotune inspect shows what it found of the script.",
-            )
-        if so_far().graphs > self.compiled_before.graphs:  # all models of another run are new to the compiler
-            raise Unsupported(
-                f"the script ends after {self.updates.total()} updates, before it could be measured, and would compile "
-                "its model anew when it runs again; let it train longer: more epochs, or more data"
-            )
+            raise trains_once(updates) if self.runs > 1 else never_asked()
+        if so_far().graphs > self.compiled_before.graphs:
+            raise compiles_anew(updates)
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
             raise too_short(self._updates_of_run)
         self._leave_training()
@@ -289,12 +271,7 @@ class Driver:
         try:
             script.switch()
         except Exception as error:
-            raise ScriptError(
-                f"the script ended after {self.updates.total()} updates, too few to measure, and cannot run twice "
-                f"in one process: {brief(error)}",
-                hint="Let it train longer: more epochs, or more data.",
-                traceback=user_traceback(error),
-            ) from error
+            raise cannot_run_twice(updates, error) from error
 
     def _raise_refusal(self) -> None:
         """Raise what the script's own threads were refused, where it ended without being left."""

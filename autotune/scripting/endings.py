@@ -1,0 +1,50 @@
+"""What is told of a script that ends before it could be measured."""
+
+from __future__ import annotations
+
+from autotune.errors import ScriptError, Unsupported
+from autotune.workload.script import brief, user_traceback
+
+LONGER = "Let it train longer: more epochs, or more data."
+
+
+def too_short(updates: int) -> ScriptError:
+    """Of one whose runs are over before anything can be measured."""
+    return ScriptError(
+        f"the script makes {updates} update{'s' * (updates != 1)} in a run, too few to measure", hint=LONGER
+    )
+
+
+def never_asked() -> ScriptError:
+    """Of one that made no update, or none after which it went on."""
+    return ScriptError(
+        "the script ended without asking its training loader for a batch after an update",
+        hint="autotune inspect shows what it found of the script.",
+    )
+
+
+def trains_once(updates: int) -> ScriptError:
+    """Of one that made no update when it was run again."""
+    return ScriptError(
+        f"the script ended after {updates} updates, too few to measure, and made none when it was run again: perhaps "
+        "it takes up its own checkpoint, and finds that its training is over",
+        hint=f"{LONGER} Or give it what keeps it from resuming.",
+    )
+
+
+def cannot_run_twice(updates: int, error: Exception) -> ScriptError:
+    """Of one that failed when it was run again."""
+    return ScriptError(
+        f"the script ended after {updates} updates, too few to measure, and cannot run twice in one process: "
+        f"{brief(error)}",
+        hint=LONGER,
+        traceback=user_traceback(error),
+    )
+
+
+def compiles_anew(updates: int) -> Unsupported:
+    """Of one whose models are all new to the compiler when it is run again."""
+    return Unsupported(
+        f"the script ends after {updates} updates, before it could be measured, and would compile its model anew when "
+        "it runs again; let it train longer: more epochs, or more data"
+    )
