@@ -22,7 +22,7 @@ from torch import nn
 from autotune.batches import tensors
 from autotune.compiling import so_far
 from autotune.device import Device
-from autotune.errors import ScriptError
+from autotune.errors import ScriptError, Unsupported
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
