@@ -8,12 +8,12 @@ from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any
 
-from autotune.cli.parsing import parse_share, parse_size
 from autotune.config import Config
 from autotune.errors import ConfigError, UsageError
 from autotune.options import option_named
 from autotune.records import Limits
 from autotune.search.setup import Wishes
+from autotune.sizes import parse_share, parse_size
 
 
 def wishes_from(asked: Mapping[str, Any]) -> Wishes:

@@ -14,8 +14,9 @@ from autotune.cli import flags
 from autotune.cli.looking import ConfigPath, config_at, looking
 from autotune.cli.naming import Named, names_workload
 from autotune.cli.output import check_unused
-from autotune.cli.parsing import parse_size, parse_values
+from autotune.cli.parsing import parse_values
 from autotune.errors import UsageError
+from autotune.sizes import parse_size
 
 SNAPSHOT = Path("memory-snapshot.pickle")
 

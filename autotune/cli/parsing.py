@@ -1,4 +1,4 @@
-"""From the text of command-line options to values: option=value pairs, memory sizes, the script's source."""
+"""From the text of command-line options to values: option=value pairs, the script's source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from autotune.options import OPTIONS, Value, option_named
 from autotune.records import Source
 
 TRUE, FALSE = ("true", "on", "yes"), ("false", "off", "no")
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 def parse_values(pairs: Iterable[str]) -> dict[str, Value]:
@@ -90,34 +89,6 @@ def parse_value(name: str, text: str) -> Value:
     if complaint:
         raise UsageError(f"{name}={text}: {name} {complaint}")
     return value
-
-
-def parse_size(text: str | None, flag: str) -> int | None:
-    """Return "20GiB", "500MB" or a number of bytes as bytes.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text.lower())
-    size = int(float(match[1]) * UNITS[match[2] or ""]) if match else 0
-    if size <= 0:
-        raise UsageError(f"{flag} {text}: not a size", hint="Sizes are written 20GiB, 500MiB or 8GB.")
-    return size
-
-
-def parse_share(text: str, flag: str) -> float:
-    """Return "5%" or "0.05" as 0.05.
-
-    Raises:
-        UsageError: it is no share below one.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*", text)
-    share = float(match[1]) / (100 if match[2] else 1) if match else 1.0
-    if share >= 1:
-        raise UsageError(f"{flag} {text}: not a share", hint="It is written 5% or 0.05.")
-    return share
 
 
 def source_of(script: Path, arguments: Iterable[str] | None, named: Named) -> Source:

@@ -15,17 +15,10 @@ import typer
 from autotune.cli import flags
 from autotune.cli.naming import Named, names_workload
 from autotune.cli.output import WRITES_FAILED, lost_output, outlive_output
-from autotune.cli.parsing import (
-    parse_allowed,
-    parse_choices,
-    parse_names,
-    parse_share,
-    parse_size,
-    parse_values,
-    source_of,
-)
+from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
 from autotune.cli.report import write_report
 from autotune.errors import RunFolderError, WorkloadError
+from autotune.sizes import parse_share, parse_size
 
 if TYPE_CHECKING:
     from rich.console import Console

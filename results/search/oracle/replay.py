@@ -7,7 +7,8 @@ Works on tables that are not complete, and says how many configs they hold. The 
 trials are answered from the table: by a run of that config, moved to the mean of its runs plus noise of the table's
 own size. Every sampler is kept to the table: the structured one chooses among its configs, a proposal of the others
 is moved to the nearest config that was not measured yet (so they never waste a trial on a duplicate). Writes, for each
-example, EXAMPLE.md, EXAMPLE.png and EXAMPLE.regret.csv (every search).
+example, EXAMPLE.md, EXAMPLE.png and EXAMPLE.regret.csv (every search). With --samplers structured the other samplers'
+searches stay as that file has them, which spares most of the time where the tool's own sampler alone has changed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ LOOKS = (10, 15, 20, 30)
 SEEDS = 24
 NEAR = 0.02  # regret that counts as having found the best
 PEAK_NEAR = 0.10  # error of a predicted peak that is good enough
+FREE, LIMITED = "", "median peak"
+"""the memory limits that a search is played under, as regret.csv names them"""
 AFTER = 5  # trials from which on none may be over the memory limit
 
 Searches = dict[str, list[Played]]
@@ -139,6 +142,23 @@ def _told(what: str, plays: Iterator[Played]) -> list[Played]:
     return found
 
 
+def kept(path: Path, limit: str, others: list[str]) -> Searches:
+    """Return the searches that a regret.csv has of some samplers; without predicted peaks, which it does not hold."""
+    if not path.exists():
+        return {}
+    found: dict[str, dict[int, Played]] = {}
+    with path.open(newline="") as file:
+        for line in csv.DictReader(file):
+            if line["limit"] == limit and line["sampler"] in others:
+                nothing = Played(regret=[], seconds=[], over=[], peak_errors=[])
+                played = found.setdefault(line["sampler"], {}).setdefault(int(line["seed"]), nothing)
+                played.regret.append(float(line["regret"]))
+                played.seconds.append(float(line["seconds"]))
+                if line["over"] == "1":
+                    played.over.append(int(line["trial"]))
+    return {name: [found[name][seed] for seed in sorted(found[name])] for name in others if name in found}
+
+
 def memory_limit(table: Table) -> int:
     """Return the median peak of the table, bytes, yet enough for the baseline: what people run today fits."""
     median = statistics.median(table.peak(config) for config in table.time)
@@ -173,10 +193,12 @@ def main() -> None:
         for example in args.examples or sorted(path.stem for path in args.tables.glob("*.jsonl")):
             table = Table(args.tables, example)
             limit = memory_limit(table)
-            free = searches_of(table, args.samplers, args.seeds, None, pool)
-            limited = searches_of(table, args.samplers, args.seeds, limit, pool)
-            lines = lines_of("", free) + lines_of("median peak", limited)
-            with (args.out / f"{example}.regret.csv").open("w", newline="") as file:
+            searches = args.out / f"{example}.regret.csv"
+            others = [name for name in TRIALS if name not in args.samplers]
+            free = searches_of(table, args.samplers, args.seeds, None, pool) | kept(searches, FREE, others)
+            limited = searches_of(table, args.samplers, args.seeds, limit, pool) | kept(searches, LIMITED, others)
+            lines = lines_of(FREE, free) + lines_of(LIMITED, limited)
+            with searches.open("w", newline="") as file:
                 writer = csv.DictWriter(file, list(lines[0]))
                 writer.writeheader()
                 writer.writerows(lines)
