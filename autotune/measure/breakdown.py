@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Mapping
@@ -17,6 +18,10 @@ CACHED_BLOCKS = 8
 CACHED_S = 1.0
 MAX_IDLE_S = 5.0
 MEMORY_STEPS = 5
+# of these, before the sample. A training has a full collection now and then, which writes into every object and so
+# unshares its page with the workers; else the peak would tell whether a worker was there at the last one. More than
+# one, since the first may meet the end of an epoch, and no worker.
+COLLECTED_STEPS = 2
 SMALL_STEPS = 2  # the second one has the optimizer's state
 GROWTH = 0.02  # by which workers grow over the window, relative to the tree's proportional size
 NEGLIGIBLE_RESTART = 0.002  # an epoch's restart below this share of the epoch is not measured apart
@@ -75,8 +80,10 @@ def memory_peaks(
     """
     began = session.clock()
     session.progress("memory", {})
-    for _ in range(MEMORY_STEPS):
+    for number in range(MEMORY_STEPS):
         session.step(session.stream.next())
+        if number < COLLECTED_STEPS:
+            gc.collect()
         session.host_memory.sample_tree()
     own, tree = session.host_memory.own_of_workers(), session.host_memory.tree_pss
     # a worker started anew since then is no growth: what it comes to in an epoch has been seen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import Any
 
 import pytest
@@ -117,6 +119,24 @@ def test_the_lifetime_peak_is_never_below_the_steady_one(clock):
     steady, lifetime = memory_peaks(session, host_peak=1 << 40, own_before={})
     assert steady.host == lifetime.host == 1 << 40
     assert 0 < steady.tree_pss < 1 << 40
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_of_short_epochs_hold_as_much_as_those_of_long_ones():
+    """A collection writes into every object, and so unshares its page: workers begun after it held too little."""
+    objects: list[list[int]] = [[] for _ in range(1_000_000)]
+    peaks = []
+    for batches in (4, 500):
+        session = open_session(make_workload(length=8 * batches), num_workers=1)
+        for _ in range(2):
+            session.step(session.stream.next())
+        gc.collect()  # as before the window
+        for _ in range(6):
+            session.step(session.stream.next())
+        steady, _ = memory_peaks(session, host_peak=0, own_before={})
+        peaks.append(steady.tree_pss)
+        session.stream.close()
+    assert abs(peaks[0] - peaks[1]) < sum(map(sys.getsizeof, objects)) / 2
 
 
 # ---- restarts ----
