@@ -46,7 +46,7 @@ def test_a_search_over_a_measured_table_finds_its_best(load, tmp_path, monkeypat
     assert "| random |" in text
     assert (tmp_path / "digits_cnn.png").stat().st_size > 10_000
     monkeypatch.setattr(sys, "argv", [*command[:-1], "--out", str(tmp_path)])
-    replay.main()
+    load("oracle", "replay").main()
     again = (tmp_path / "digits_cnn.md").read_text()
     assert [line for line in again.splitlines() if "random" in line] == [
         line for line in text.splitlines() if "random" in line
