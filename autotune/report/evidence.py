@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotune.applying import apply_line, tuned_arguments, verify_line
 from autotune.config import Config, read_document
 from autotune.documents import from_plain
 from autotune.errors import ConfigError, RunFolderError
@@ -17,7 +18,7 @@ from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
 from autotune.records import NOT_SCREENING, Measurement, TrialRecord
 from autotune.repeats import standing
-from autotune.report.outcome import apply_line, row_of, tuned_arguments, verify_line
+from autotune.report.outcome import row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run
 from autotune.search.verification import Attribution, Claim, Verification, sentence

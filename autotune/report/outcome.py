@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from autotune.config import Config
-from autotune.facts import Facts
-from autotune.machine import Machine, unasked
 from autotune.options import OPTIONS
-from autotune.records import Source
 from autotune.report.columns import OUTCOMES
 from autotune.report.figures import memory, percent, rounded
 from autotune.report.rows import Row
@@ -75,31 +69,3 @@ def nothing_measured(rows: Sequence[Row]) -> str:
     counts = Counter("over the limit" if row.measured else OUTCOMES[row.outcome] for row in rows)
     told = ", ".join(f"{count} {name}" for name, count in counts.items())
     return f"No config was measured within the limits: {told or 'no trial was run'}."
-
-
-def apply_line(path: Path, source: Source, beside: str = "") -> str:
-    """Return what applies an emitted config: a line of Python, or the command that runs an unmodified script.
-
-    Args:
-        beside: the other arguments of `Tuned`.
-    """
-    if source.unmodified:
-        return source.run_command(str(path))
-    return f'tuned = autotune.Tuned(autotune.Config.load("{path}"){beside})'
-
-
-def tuned_arguments(config: Config, facts: Facts, machine: Machine) -> str:
-    """Return what `Tuned` must be given beside the config to do what was measured: ", device=..."; empty: nothing."""
-    found = ""
-    if not unasked(facts.device, cards=bool(machine.gpus)):
-        found += f", device={json.dumps(facts.device)}"
-    if facts.checkpoint_blocks is not None and config.value("checkpoint_segments"):
-        found += f", checkpoint_blocks={json.dumps(facts.checkpoint_blocks)}"
-    return found
-
-
-def verify_line(folder: Path, source: Source) -> str:
-    """Return what measures a search's best config against the baseline: a command, or the same search from Python."""
-    if source.script:
-        return f"autotune verify {shlex.quote(str(folder))}"
-    return f'autotune.tune(workload, ..., out={json.dumps(str(folder))}, verify="full", resume=True)'

@@ -27,7 +27,7 @@ from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
 from autotune.scripting.changes import Changes
-from autotune.scripting.clock import Tail, TrainingClock
+from autotune.scripting.clock import TrainingClock
 from autotune.scripting.endings import cannot_run_twice, compiles_anew, never_asked, too_short, trains_once
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
@@ -55,8 +55,7 @@ class Driver:
         self, execute: Callable[[], None], plan: Plan, device: Device, found: ScriptFacts | None = None
     ) -> None:
         """`execute` runs the script from begin to end; `found` is how it trains, None while nobody knows."""
-        self.clock = TrainingClock()
-        self.tail = Tail(self.clock, device.synchronize)
+        self.clock = TrainingClock(device.synchronize)
         self.plan, self.device, self.found = plan, device, found
         self.runs = 0
         """how often the script was begun"""
@@ -91,10 +90,8 @@ class Driver:
         self._changes = Changes()
         self._ready = self._held = False
         self._updates_of_run = 0
-        self._other_began: float | None = None
         self._asked_at = 0.0
         self._enough: Callable[[], bool] | None = None
-        self._between_epochs = False
         self._unseen = False
         """an epoch ends that is no part of what is timed"""
         self._overfed = False
@@ -162,8 +159,7 @@ class Driver:
 
     def feed_untimed(self, batch: Any) -> None:
         """Feed the script a batch that is no part of what is measured."""
-        self.device.synchronize()
-        self._leave_training()
+        self.clock.leave()
         self.feed(batch)
 
     def pull(self) -> Any:
@@ -177,8 +173,7 @@ class Driver:
         """Pull what the loader has left, untimed: an epoch that is full ends as others do, with idle workers."""
         assert self.request is not None
         assert self.request.length is not None
-        self.device.synchronize()
-        self._leave_training()
+        self.clock.leave()
         while self.request.given + self.request.pulled < self.request.length and self.pull() is not END:
             pass
 
@@ -189,9 +184,7 @@ class Driver:
         the clock stands still.
         """
         assert self.request is not None
-        self.device.synchronize()
-        self._leave_training()
-        self.tail.begin(self._updates_to_come(self.request))
+        self.clock.end_epoch(self._updates_to_come(self.request))
         self._switch(END)
 
     def _updates_to_come(self, ended: Batches) -> int:
@@ -228,11 +221,6 @@ class Driver:
         self.models.stop_finding()
         self._changes.undo()
 
-    def _leave_training(self) -> None:
-        self.clock.pause()
-        self.tail.end()
-        self._between_epochs = True
-
     def _begin(self) -> greenlet:
         self.runs += 1
         self._updates_of_run, self._held, self._overfed = 0, False, False
@@ -263,7 +251,7 @@ class Driver:
             raise compiles_anew(updates)
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
             raise too_short(self._updates_of_run)
-        self._leave_training()
+        self.clock.leave()
         self.request = None
         self.on_rerun()
         gc.collect()
@@ -299,7 +287,7 @@ class Driver:
         trains = self._trains(batches) and self._updates_of_run  # models and optimizers show in the first step
         if not (training and trains):
             if training:
-                self._leave_training()
+                self.clock.leave()
             batch = self._next(batches)
             batches.seen.fetched += 1
             batches.turn.given += 1
@@ -309,7 +297,7 @@ class Driver:
             self.first_batch_s = self.first_batch_s or self._asked_at - now
             self._fetched_from.add(batches.seen)
             return batch
-        self._train()
+        self.clock.train()
         self.request = batches
         answer = self._protocol.switch()
         self._held = True  # only now it was
@@ -339,14 +327,9 @@ class Driver:
         models = self.models.models
         return torch.is_grad_enabled(), not models or any(model.training for model in models)
 
-    def _train(self) -> None:
-        self._between_epochs, self._other_began = False, None
-        self.tail.end()
-        self.clock.resume()
-
     def _updated(self, number: int) -> None:
         self._threads.look()
-        self.tail.updated()
+        self.clock.updated()
         self.updates[number] += 1
         self._updates_of_run += 1
         for seen in self._fetched_from:
@@ -365,7 +348,7 @@ class Driver:
             self._ready = True
             self._look_for_loader(self.found)
             if self.found.loader is None and number == self.found.optimizer:
-                self._train()
+                self.clock.train()
                 self._protocol.switch()
                 self._held = True
 
@@ -396,30 +379,24 @@ class Driver:
             # the first pass of another run starts workers that a longer run would keep
             if self._updates_of_run and not self._unseen:
                 if seen.root.passes.may_train(self._state()):
-                    self._train()
+                    self.clock.train()
                 else:
-                    self.device.synchronize()
-                    self._leave_training()
+                    self.clock.leave()
             return
-        self.tail.end()
         self._comes_back.iterated(seen)
-        if self._other_began is None:
-            self.device.synchronize()
-            self._other_began = time.perf_counter()
+        self.clock.read_other()
 
     def _forward_begins(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.input_size is None:
             first = next((item for item in tensors((args, kwargs)) if item.dim()), None)
             self.input_size = None if first is None else first.size(0)
-        self.forwards += not is_evaluating(model)
-        if is_evaluating(model):
-            self.tail.end()
-        if not self._ready or (self._between_epochs and self.found and self.found.loader is not None):
+        evaluating = is_evaluating(model)
+        self.forwards += not evaluating
+        if evaluating:
+            self.clock.end_tail()
+        if not self._ready or (self.clock.between_epochs and self.found and self.found.loader is not None):
             return
-        if not is_evaluating(model):
-            self._train()
-        elif self._other_began is None:
-            self.device.synchronize()
-            self.clock.pause()
+        if evaluating:
+            self.clock.evaluate()
         else:
-            self.clock.pause(since=self._other_began)
+            self.clock.train()

@@ -7,11 +7,12 @@ call; so `nn.Module.__call__` is patched until the models are known, and then th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from autotune.batches import map_tensors
 from autotune.errors import WorkloadError
@@ -196,7 +197,7 @@ def _device_of(module: nn.Module) -> str:
     return next((item.device.type for item in module.parameters()), "cpu")
 
 
-def parameters_of(models: list[nn.Module]) -> dict[str, nn.Parameter]:
+def parameters_of(models: Sequence[nn.Module]) -> dict[str, nn.Parameter]:
     """Return the parameters of all models by name; several models are told apart by their number."""
     if len(models) == 1:
         return dict(models[0].named_parameters())
@@ -213,3 +214,13 @@ def _in_autocast() -> bool:
 def is_evaluating(model: nn.Module) -> bool:
     """Whether a forward of a trained model is one of an evaluation, as far as its state shows."""
     return not model.training and not torch.is_grad_enabled()
+
+
+def trained_by(models: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
+    """Return what a script trains by name: the models' parameters, and what optimizers hold beside them."""
+    found: dict[str, Tensor] = {**parameters_of(models)}
+    known = set(found.values())
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    others = dict.fromkeys(item for group in groups for item in group["params"] if item not in known)
+    found.update({f"tensor {number}": item for number, item in enumerate(others)})
+    return {name: item for name, item in found.items() if item.requires_grad}

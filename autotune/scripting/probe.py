@@ -6,34 +6,32 @@ import itertools
 import multiprocessing
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from autotune.batches import clone, describe, nbytes, shapes, tensors
+from autotune.batches import describe, nbytes, shapes, tensors
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.device import Device, device_named, why_allocator_is_set
-from autotune.errors import ScriptError, WorkloadError
+from autotune.errors import WorkloadError
 from autotune.facts import Facts, ScriptFacts
-from autotune.measure.validity import ChangeWatch
 from autotune.options import OPTIONS
 from autotune.plan import Plan
 from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
-from autotune.scripting.loaders import SIGNATURE, SeenLoader, planned_arguments
-from autotune.scripting.models import parameters_of
+from autotune.scripting.loaders import SIGNATURE, planned_arguments
+from autotune.scripting.models import trained_by
 from autotune.scripting.placed import why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
 from autotune.scripting.trial import keep, script_of
+from autotune.scripting.watch import how_it_trains, watch
 from autotune.trials.device_facts import device_facts
 from autotune.trials.model_facts import model_facts
 from autotune.trials.probe_data import (
@@ -46,20 +44,13 @@ from autotune.trials.probe_data import (
     why_fork_only,
     why_no_workers,
 )
-from autotune.trials.probe_habits import Habits
+from autotune.trials.probe_habits import Habits, time_steps
 from autotune.trials.probe_optimizer import probe_implementations
-from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief
 from autotune.workload.static import look
 
-MIN_UPDATES = 4
-MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
-MAX_WATCH_S = 3.0  # for more than the least updates
-MAX_WITHOUT_UPDATE = 24  # backward passes, where parameters change nevertheless
-MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
-BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
 
 
 def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[str, float]) -> Facts:
@@ -78,109 +69,17 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
     driver.install()
     try:
         progress("first step", {})
-        _watch(driver, Path(spec.source.script))
-        if (elsewhere := why_elsewhere(Path(spec.source.script).name, _parameters(driver), device.torch)) is not None:
+        script = Path(spec.source.script)
+        watch(driver, script)
+        trained = trained_by(driver.models.models, driver.optimizers.optimizers)
+        if (elsewhere := why_elsewhere(script.name, trained.values(), device.torch)) is not None:
             raise elsewhere
-        found = _how_it_trains(driver, sys.modules["__main__"])
+        found = how_it_trains(driver, sys.modules["__main__"])
         driver.hold(found)
         return _facts(driver, settings, device, spec, free_bytes)
     finally:
         driver.close()
         changes.undo()
-
-
-def _watch(driver: Driver, script: Path) -> None:
-    """Let the script make some updates, or show that it makes them without an optimizer."""
-    began, parameters = 0.0, ChangeWatch({})
-
-    def changes_by_itself() -> bool:
-        nonlocal parameters
-        if driver.losses.count == 1:
-            parameters = ChangeWatch(parameters_of(driver.models.models))
-        return driver.losses.count % MAX_WITHOUT_UPDATE == 0 and parameters.changed()
-
-    def enough() -> bool:
-        nonlocal began
-        count = driver.updates.total()
-        if not count:
-            return changes_by_itself()
-        began = began or time.perf_counter()
-        in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
-        limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
-        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)
-
-    driver.watch(enough)
-    if not driver.updates and driver.losses.last is not None:
-        raise ScriptError(
-            f"{script.name} makes backward passes and no update of an optimizer of torch.optim: where its steps end "
-            "does not show",
-            hint=f"It may change its parameters itself; torch.optim.SGD does the same. Or:\n{EXAMPLE}",
-        )
-    if not driver.updates:
-        raise ScriptError(
-            f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",
-            hint=f"Does it need arguments to train? They go after --.\n{EXAMPLE}",
-        )
-
-
-def _training_loaders(driver: Driver) -> list[SeenLoader]:
-    """Return the loaders that the script trains on: from others it has read its data in, before it began to train."""
-    too_few_to_tell = driver.updates.total() < MIN_UPDATES
-    return [seen for seen in driver.loaders.seen if seen.updates and (seen.root.passes.comes_back or too_few_to_tell)]
-
-
-def _parameters(driver: Driver) -> Iterator[Tensor]:
-    """Yield what the script trains, as its optimizers and its models have it."""
-    for optimizer in driver.optimizers.optimizers:
-        for group in optimizer.param_groups:
-            yield from group["params"]
-    for model in driver.models.models:
-        yield from (item for item in model.parameters() if item.requires_grad)
-
-
-def _how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
-    training = max(_training_loaders(driver), key=lambda seen: (seen.updates, -seen.number), default=None)
-    counts = driver.updates
-    rarest = min(counts, key=lambda number: (counts[number], -number))
-    per_step = max(1, round(counts.total() / counts[rarest]))
-    if training is not None:
-        fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
-        return ScriptFacts(
-            loader=training.root.number,
-            made_at=training.root.made_at,
-            beside=_read_beside(training, driver.loaders.seen),
-            optimizer=rarest,
-            updates_per_step=max(1, round(counts.total() / fetched)),
-            batches_per_update=max(1, round(fetched / max(counts.values()))),
-        )
-    models = max(1, len(driver.models.models))
-    forwards = max(1, round(driver.forwards / models / max(counts.values())))
-    return ScriptFacts(
-        optimizer=rarest, updates_per_step=per_step, samples_per_step=_own_batch(main, driver) * forwards
-    )
-
-
-def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
-    """Return the loader over other data that most updates had a batch of, too; empty where there is none.
-
-    One that is read now and then, or to evaluate, is none.
-    """
-    passes = training.root.passes
-    others = [seen for seen in loaders if not seen.again(training) and seen.root.passes.trained_as(passes)]
-    own = sum(seen.updates for seen in loaders if seen.again(training))
-    if 2 * sum(seen.updates for seen in others) < own or not others:
-        return ""
-    return f"the loader of {max(others, key=lambda seen: seen.updates).made_at or 'a library'}"
-
-
-def _own_batch(main: Any, driver: Driver) -> int:
-    """Return the batch size by the script's own variable, where a model was called with as many samples; else 1."""
-    known = {name: value for name, value in vars(main).items() if name in BATCH_NAMES}
-    for value in vars(main).values():  # what argparse and config classes leave in the main module
-        inside = getattr(value, "__dict__", {})
-        known.update({name: inside[name] for name in BATCH_NAMES if isinstance(inside, dict) and name in inside})
-    sizes = [value for value in known.values() if isinstance(value, int) and value == driver.input_size]
-    return sizes[0] if sizes else 1
 
 
 def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, free_bytes: int | None) -> Facts:
@@ -190,7 +89,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
     host = training.host
     length = None if host is None else epoch_length(host)
     batches, load_s = ([None], 0.0) if host is None else _first_batches(training)
-    compute_s = _time_steps(training, batches, device)
+    compute_s = time_steps(training.step, batches, device)
     if host is not None and host.num_workers:
         load_s = _load_s(training)
     batch = batches[0]
@@ -288,20 +187,6 @@ def _first_batches(training: ScriptTraining) -> tuple[list[Any], float]:
     if not batches:
         raise WorkloadError("the training loader yields no batch", hint="Is the dataset empty?")
     return batches, load_s
-
-
-def _time_steps(training: ScriptTraining, batches: list[Any], device: Device) -> float:
-    """Let the script step on the batches; return the seconds of the last step."""
-    took = 0.0
-    for batch in batches[:2] if len(batches) > 1 else batches * 2:
-        device.synchronize()
-        at = time.perf_counter()
-        loss = training.step(clone(batch))
-        device.synchronize()
-        took = time.perf_counter() - at
-        if loss is not None and not torch.isfinite(loss):
-            raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
-    return took
 
 
 def _load_s(training: ScriptTraining) -> float:

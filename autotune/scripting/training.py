@@ -20,7 +20,7 @@ from autotune.measure.training import Training
 from autotune.samples import SampleCounter, epoch_batches
 from autotune.scripting.driver import END, MAX_RUNS_UNHELD, Driver
 from autotune.scripting.loaders import planned_arguments
-from autotune.scripting.models import parameters_of
+from autotune.scripting.models import trained_by
 from autotune.scripting.optimizers import ScriptOptimizer
 from autotune.scripting.settings import IMPLEMENTATIONS
 from autotune.tuned import Tuned, TunedLoader
@@ -84,12 +84,7 @@ class ScriptTraining(Training):
 
     def trainable(self) -> Mapping[str, Tensor]:
         """Return what may change: the models' parameters, and what the optimizers hold beside them, as an image."""
-        found: dict[str, Tensor] = {**parameters_of(self.driver.models.models)}
-        known = set(found.values())
-        groups = (group for optimizer in self.driver.optimizers.optimizers for group in optimizer.param_groups)
-        others = dict.fromkeys(item for group in groups for item in group["params"] if item not in known)
-        found.update({f"tensor {number}": item for number, item in enumerate(others)})
-        return {name: item for name, item in found.items() if item.requires_grad}
+        return trained_by(self.driver.models.models, self.driver.optimizers.optimizers)
 
     def _host(self) -> DataLoader[Any] | None:
         if self.found.loader is None:
@@ -235,7 +230,7 @@ class ScriptBatches:
             if batch is END:
                 del request  # where the script ends now its workers do, and that is no part of an epoch
                 self.driver.end_epoch()
-                self.tail_s = self.driver.tail.seconds
+                self.tail_s = self.driver.clock.tail_s
                 return
             yield batch
         # another request: the script has left its loop early and begun the next epoch, or was begun again

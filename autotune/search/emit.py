@@ -11,12 +11,12 @@ from typing import Any
 import tomli_w
 
 from autotune import __version__
+from autotune.applying import apply_line, tuned_arguments
 from autotune.config import Config
 from autotune.facts import Facts
 from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
-from autotune.report.outcome import tuned_arguments
 from autotune.report.text import clean
 from autotune.search.measured import Measured
 from autotune.search.setup import Prepared, deciding_limit
@@ -135,9 +135,7 @@ def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str
 
 def _head(path: Path, config: Config, prepared: Prepared) -> str:
     source, beside = prepared.source, tuned_arguments(config, prepared.facts, prepared.machine)
-    how = f"tuned = autotune.Tuned(autotune.Config.load({path.name!r}){beside})"
-    if source.unmodified:
-        how = source.run_command(os.path.relpath(path))
+    how = apply_line(Path(os.path.relpath(path) if source.unmodified else path.name), source, beside)
     first = "# Made by autotune. Data only: loading it executes nothing.\n"
     # an argument of the script may hold line ends, and characters that no comment of TOML may
     return first + "".join(f"#   {line}\n" for line in clean(how).split("\n"))

@@ -19,8 +19,8 @@ from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import Device, device_named, touched, why_allocator_is_set
-from autotune.errors import ScriptError, WorkloadError
+from autotune.device import device_named, touched, why_allocator_is_set
+from autotune.errors import ScriptError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
@@ -38,7 +38,7 @@ from autotune.trials.probe_data import (
     why_fork_only,
     why_no_workers,
 )
-from autotune.trials.probe_habits import Habits
+from autotune.trials.probe_habits import Habits, time_steps
 from autotune.trials.probe_inplace import InplaceCheck
 from autotune.trials.probe_loss import loss_reduction
 from autotune.trials.probe_optimizer import probe_implementations
@@ -74,7 +74,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     batch = batches[0]
     before = so_far().graphs
     with _watching() as seen:
-        step_s = _time_steps(training, batches, device)
+        step_s = time_steps(partial(_first_step, training), batches, device)
     compiled = own_compile(training.model) or so_far().graphs > before
     habits = Habits.of(training, device, batch)
     cache_refused, cache_bytes = probe_cache(training)
@@ -140,26 +140,16 @@ def _probe_batch(baseline: Any) -> int:
     return max(2, min(PROBE_BATCH, int(baseline))) if baseline is not None else PROBE_BATCH
 
 
-def _time_steps(training: Training, batches: list[Any], device: Device) -> float:
-    """Train on the batches; return the seconds of the last step, when caches and optimizer state are there."""
-    took = 0.0
-    for batch in batches[:2] if len(batches) > 1 else batches * 2:
-        device.synchronize()
-        at = time.perf_counter()
-        try:
-            loss = training.step(training.loader.place(clone(batch)))
-        except Exception as error:
-            raise_unless_users(error)
-            raise ScriptError(
-                f"the first step failed: {brief(error)}",
-                hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
-                traceback=user_traceback(error),
-            ) from error
-        device.synchronize()
-        took = time.perf_counter() - at
-        if loss is not None and not torch.isfinite(loss):
-            raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
-    return took
+def _first_step(training: Training, batch: Any) -> Tensor | None:
+    try:
+        return training.step(training.loader.place(batch))
+    except Exception as error:
+        raise_unless_users(error)
+        raise ScriptError(
+            f"the first step failed: {brief(error)}",
+            hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
+            traceback=user_traceback(error),
+        ) from error
 
 
 @contextmanager

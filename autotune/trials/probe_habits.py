@@ -1,18 +1,39 @@
-"""What the probe finds out about a step that decides how it may be compiled."""
+"""What the probe finds out about a step: its time, and what decides how it may be compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from autotune.batches import clone
 from autotune.device import Device
+from autotune.errors import WorkloadError
 from autotune.measure.training import Training
+
+
+def time_steps(step: Callable[[Any], Tensor | None], batches: list[Any], device: Device) -> float:
+    """Step on two batches; return the seconds of the last step, when caches and optimizer state are there.
+
+    Raises:
+        WorkloadError: a loss is no finite number.
+    """
+    took = 0.0
+    for batch in batches[:2] if len(batches) > 1 else batches * 2:
+        given = clone(batch)
+        device.synchronize()
+        at = time.perf_counter()
+        loss = step(given)
+        device.synchronize()
+        took = time.perf_counter() - at
+        if loss is not None and not torch.isfinite(loss):
+            raise WorkloadError(f"the loss is {loss.item()} in the first steps", hint="It must be a finite number.")
+    return took
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from autotune.device import device_named
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.scripting.driver import Driver
-from autotune.scripting.probe import _how_it_trains
 from autotune.scripting.training import ScriptBatches
+from autotune.scripting.watch import how_it_trains
 
 BATCHES = 4
 EPOCHS = 5
@@ -232,5 +232,5 @@ def test_of_two_iterators_over_one_loader_that_are_read_in_turn_one_is_held(driv
 def test_the_probe_counts_the_batches_of_passes_that_train(drive, kind):
     driver = drive(kind())
     driver.watch(lambda: driver.updates.total() > 3 * BATCHES)
-    found = _how_it_trains(driver, sys.modules[__name__])
+    found = how_it_trains(driver, sys.modules[__name__])
     assert (found.batches_per_update, found.updates_per_step) == (1, 1)

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from autotune.records import Outcome
-from autotune.scripting import probe
+from autotune.scripting import watch
 from tests.scripting.test_passes import Script, drive  # noqa: F401
 from tests.scripting.test_trials import probed_and_measured
 
@@ -64,7 +65,7 @@ class WholeDataInEachStep(Script):
         self.make()
         data = self.loader.dataset
         while True:
-            for x, y in probe.DataLoader(data, batch_size=len(data)):
+            for x, y in DataLoader(data, batch_size=len(data)):
                 self.step(x, y)
 
 
@@ -89,8 +90,8 @@ class ManyUpdatesOfEachBatch(Script):
     ("kind", "number"), [(WholeDataInEachStep, 1), (ReadsItAheadForStatistics, 0), (ManyUpdatesOfEachBatch, 0)]
 )
 def test_a_loader_that_is_asked_again_after_an_update_trains(drive, monkeypatch, kind, number):  # noqa: F811
-    monkeypatch.setattr(probe, "MAX_WATCH_S", 0.0)  # as if each update took long
+    monkeypatch.setattr(watch, "MAX_WATCH_S", 0.0)  # as if each update took long
     driver = drive(kind())
-    probe._watch(driver, Path("train.py"))
-    found = probe._how_it_trains(driver, sys.modules[__name__])
+    watch.watch(driver, Path("train.py"))
+    found = watch.how_it_trains(driver, sys.modules[__name__])
     assert (found.loader, found.batches_per_update) == (number, 1)

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
+from autotune.applying import apply_line
 from autotune.cli.naming import Named
 from autotune.cli.parsing import source_of
 from autotune.cli.verify import _source
-from autotune.report.outcome import apply_line
 from autotune.search.events import Events
 from autotune.search.run import search_workload
 from autotune.search.setup import Wishes

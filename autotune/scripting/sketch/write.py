@@ -21,11 +21,11 @@ from autotune.records import TrialSpec
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import Batches
-from autotune.scripting.probe import MIN_UPDATES
 from autotune.scripting.sketch.copied import copied
 from autotune.scripting.sketch.expressions import Constructions, Unseen, Writer
 from autotune.scripting.sketch.step import StepWatch
 from autotune.scripting.trial import keep, script_of
+from autotune.scripting.watch import MIN_UPDATES
 from autotune.workload.static import look
 
 MAX_LINES_SHOWN = 30  # of the script's loop, where its step is left to a person

@@ -1,0 +1,108 @@
+"""How a script trains, as it shows while it runs by itself for some updates."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import ScriptError
+from autotune.facts import ScriptFacts
+from autotune.measure.validity import ChangeWatch
+from autotune.scripting.driver import Driver
+from autotune.scripting.loaders import SeenLoader
+from autotune.scripting.models import parameters_of
+from autotune.workload.find import EXAMPLE
+
+MIN_UPDATES = 4
+MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
+MAX_WATCH_S = 3.0  # for more than the least updates
+MAX_WITHOUT_UPDATE = 24  # backward passes, where parameters change nevertheless
+MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch
+BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
+
+
+def watch(driver: Driver, script: Path) -> None:
+    """Let the script make some updates, or show that it makes them without an optimizer."""
+    began, parameters = 0.0, ChangeWatch({})
+
+    def changes_by_itself() -> bool:
+        nonlocal parameters
+        if driver.losses.count == 1:
+            parameters = ChangeWatch(parameters_of(driver.models.models))
+        return driver.losses.count % MAX_WITHOUT_UPDATE == 0 and parameters.changed()
+
+    def enough() -> bool:
+        nonlocal began
+        count = driver.updates.total()
+        if not count:
+            return changes_by_itself()
+        began = began or time.perf_counter()
+        in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
+        limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
+        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)
+
+    driver.watch(enough)
+    if not driver.updates and driver.losses.last is not None:
+        raise ScriptError(
+            f"{script.name} makes backward passes and no update of an optimizer of torch.optim: where its steps end "
+            "does not show",
+            hint=f"It may change its parameters itself; torch.optim.SGD does the same. Or:\n{EXAMPLE}",
+        )
+    if not driver.updates:
+        raise ScriptError(
+            f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",
+            hint=f"Does it need arguments to train? They go after --.\n{EXAMPLE}",
+        )
+
+
+def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
+    """Return what a watched script showed; `main` is its module."""
+    training = max(_training_loaders(driver), key=lambda seen: (seen.updates, -seen.number), default=None)
+    counts = driver.updates
+    rarest = min(counts, key=lambda number: (counts[number], -number))
+    per_step = max(1, round(counts.total() / counts[rarest]))
+    if training is not None:
+        fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
+        return ScriptFacts(
+            loader=training.root.number,
+            made_at=training.root.made_at,
+            beside=_read_beside(training, driver.loaders.seen),
+            optimizer=rarest,
+            updates_per_step=max(1, round(counts.total() / fetched)),
+            batches_per_update=max(1, round(fetched / max(counts.values()))),
+        )
+    models = max(1, len(driver.models.models))
+    forwards = max(1, round(driver.forwards / models / max(counts.values())))
+    return ScriptFacts(
+        optimizer=rarest, updates_per_step=per_step, samples_per_step=_own_batch(main, driver) * forwards
+    )
+
+
+def _training_loaders(driver: Driver) -> list[SeenLoader]:
+    """Return the loaders that the script trains on: from others it has read its data in, before it began to train."""
+    too_few_to_tell = driver.updates.total() < MIN_UPDATES
+    return [seen for seen in driver.loaders.seen if seen.updates and (seen.root.passes.comes_back or too_few_to_tell)]
+
+
+def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
+    """Return the loader over other data that most updates had a batch of, too; empty where there is none.
+
+    One that is read now and then, or to evaluate, is none.
+    """
+    passes = training.root.passes
+    others = [seen for seen in loaders if not seen.again(training) and seen.root.passes.trained_as(passes)]
+    own = sum(seen.updates for seen in loaders if seen.again(training))
+    if 2 * sum(seen.updates for seen in others) < own or not others:
+        return ""
+    return f"the loader of {max(others, key=lambda seen: seen.updates).made_at or 'a library'}"
+
+
+def _own_batch(main: Any, driver: Driver) -> int:
+    """Return the batch size by the script's own variable, where a model was called with as many samples; else 1."""
+    known = {name: value for name, value in vars(main).items() if name in BATCH_NAMES}
+    for value in vars(main).values():  # what argparse and config classes leave in the main module
+        inside = getattr(value, "__dict__", {})
+        known.update({name: inside[name] for name in BATCH_NAMES if isinstance(inside, dict) and name in inside})
+    sizes = [value for value in known.values() if isinstance(value, int) and value == driver.input_size]
+    return sizes[0] if sizes else 1
