@@ -15,6 +15,7 @@ from autotune.records import NOT_SCREENING, REPEAT, TrialRecord
 from autotune.report.rows import Row, rows_of
 from autotune.report.text import clean, values_text
 from autotune.search.forecast import NOTHING, STAGES, Afterwards, expected_checks, expected_windows
+from autotune.search.verification.windows import AGAIN
 
 MAX_BLOCKS = 200
 
@@ -99,6 +100,8 @@ class Progress:
 
     def trial_ended(self, record: TrialRecord) -> Row:
         """Take a record; return its row, of this run alone."""
+        label = "" if self.current is None else self.current.label
+        again = label.endswith(AGAIN)
         self._searched = self._searched or record.kind not in NOT_SCREENING
         self._checked = record.kind == "numerics"
         if self._checked:
@@ -107,10 +110,9 @@ class Progress:
         elif self._searched and record.kind == "verification":
             self.windows += 1
             self._window_walls_s.append(record.wall_s)
-            label = "" if self.current is None else self.current.label
-            self._stages[label.partition(" ")[0]] += not label.endswith(", again")
+            self._stages[label.partition(" ")[0]] += not again
         else:
-            self.done += record.kind != REPEAT  # the search makes as many trials as asked for all the same
+            self.done += not again and record.kind != REPEAT  # as many as asked for are made all the same
             self._walls_s.append(record.wall_s)
         self.ended += 1
         self.current = None

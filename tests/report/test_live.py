@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 from rich.cells import cell_len
 
+from autotune.config import Config
 from autotune.records import Outcome
 from autotune.report.live import REDRAWS_PER_S, LiveView
 from autotune.report.plain_view import PlainView
 from autotune.report.progress import Progress
 from autotune.report.view import make_view
+from autotune.search.verification.windows import Bench
 from tests.report.factory import console_of, failed, ok, text_of
 from tests.report.test_table import CLAIM
 
@@ -73,6 +78,25 @@ def test_plain_view_prints_one_line_a_trial(mixed, clock):
         == "8 trials, 1 window of the verification in 52 s: 5 ok, 1 over limit, 1 out of memory, 1 error, 1 pruned"
     )
     assert len(lines) == 2 + 9 + 2
+
+
+def test_windows_that_are_measured_once_more_count_once(clock):
+    console, numbers = console_of(80), itertools.count()
+    view = PlainView(console, clock)
+    view.begin(["the baseline against the config"], 2, None)
+
+    def disturbed(config, label):
+        view.trial_started(number := next(numbers), label, config, {})
+        record = ok(number, config, kind="verification", flags=("gpu_shared",))
+        view.trial_ended(record)
+        return record
+
+    bench = Bench(disturbed)
+    for round in range(2):
+        bench.take(Config(), stage="claim", round=round, rounds=2, arm="baseline")
+    view.finished()
+    assert re.findall(r"\[\S+\]", text_of(console)) == ["[1/2]", "[1/2]", "[2/2]", "[2/2]"]
+    assert "\n2 trials in " in text_of(console)
 
 
 def test_plain_view_has_no_escapes_even_with_colours(mixed, clock):

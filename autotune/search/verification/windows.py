@@ -14,6 +14,9 @@ from autotune.records import HARD_FLAGS, TrialRecord
 Measure = Callable[[Config, str], TrialRecord]
 """measures a config in a fresh process by a plan fixed beforehand; the text says for people which window it is"""
 
+AGAIN = ", again"
+"""ends the text of a window that is measured in the place of one that failed or was disturbed"""
+
 HARD_SHARE = 1 / 3  # of the windows; with more of them disturbed no verdict is given
 
 
@@ -100,7 +103,7 @@ class Bench:
         record, replaced = self._timed(config, label), None
         if not _sound(record) and self.affords([config]):
             replaced = record.number
-            record = self._timed(config, f"{label}, again")
+            record = self._timed(config, label + AGAIN)
         found = record.measurement
         common: dict[str, Any] = {
             "stage": stage,
