@@ -20,7 +20,7 @@ def apply_line(path: Path, source: Source, beside: str = "") -> str:
     """
     if source.unmodified:
         return source.run_command(str(path))
-    return f'tuned = autotune.Tuned(autotune.Config.load("{path}"){beside})'
+    return f"tuned = autotune.Tuned(autotune.Config.load({json.dumps(str(path), ensure_ascii=False)}){beside})"
 
 
 def tuned_arguments(config: Config, facts: Facts, machine: Machine) -> str:

@@ -152,7 +152,7 @@ def test_the_blocks_that_a_workload_names_are_recomputed_by_whoever_takes_its_co
     head = best.read_text().splitlines()[1].removeprefix("#").strip()
     for text in (line.removeprefix("apply").strip(), head):
         made = {"autotune": autotune}
-        exec(text.replace("found/best.toml", str(best)).replace("'best.toml'", repr(str(best))), made)
+        exec(text.replace("found/best.toml", str(best)).replace('"best.toml"', json.dumps(str(best))), made)
         assert recomputed(made["tuned"].model(module["Model"]())) == ["decoder.0", "decoder.1"]
     ended = run("export", best, "--to", "pytorch", "--out", "tuned.py")
     assert ended.status == 0, ended.err
