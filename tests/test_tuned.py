@@ -40,6 +40,7 @@ EVERY_OPTION = [
     Config(num_workers=1, worker_affinity=True, cache_dataset=True),
     Config(num_workers=1, multiprocessing_context="fork"),
     Config(expandable_segments=True),
+    Config(deterministic=True),
 ]
 
 

@@ -33,6 +33,14 @@ LoaderName = Annotated[str, _text("--loader", "Function (batch_size, **options) 
 Baseline = Annotated[
     list[str] | None, _text("--baseline", "What you run today: batch_size=64,num_workers=2.", WORKLOAD)
 ]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="Keep every run to deterministic algorithms, and leave out what breaks them.",
+        rich_help_panel=WORKLOAD,
+    ),
+]
 DeviceName = Annotated[str, _text("--device", "cpu, cuda, cuda:1, ...; without it, the best there is.", WORKLOAD)]
 
 Fix = Annotated[list[str] | None, _text("--fix", "Keep options at a value: precision=fp32.", SPACE)]

@@ -11,7 +11,7 @@ import typer
 
 from autotune.cli import flags
 from autotune.cli.naming import Named, names_workload
-from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
+from autotune.cli.parsing import parse_allowed, parse_baseline, parse_choices, parse_names, parse_values, source_of
 from autotune.errors import UsageError
 from autotune.options import OPTIONS, option_named
 
@@ -26,6 +26,7 @@ def options(
     *,
     named: Named,
     baseline: flags.Baseline = None,
+    deterministic: flags.Deterministic = False,
     device: flags.DeviceName = "",
     fix: flags.Fix = None,
     choices: flags.Choices = None,
@@ -58,7 +59,7 @@ def options(
     source = source_of(script, arguments, named)
     wishes = Wishes(
         device=device,
-        baseline=parse_values(baseline or ()),
+        baseline=parse_baseline(baseline, deterministic),
         fixed=parse_values(fix or ()),
         restricted=parse_choices(choices or ()),
         excluded=parse_names(exclude or ()),

@@ -28,6 +28,11 @@ def parse_values(pairs: Iterable[str]) -> dict[str, Value]:
     return values
 
 
+def parse_baseline(pairs: Iterable[str] | None, deterministic: bool) -> dict[str, Value]:
+    """Return what the user runs today, with the wish for deterministic algorithms, which belongs to each run of it."""
+    return parse_values(pairs or ()) | ({"deterministic": True} if deterministic else {})
+
+
 def parse_choices(texts: Iterable[str]) -> dict[str, list[Value]]:
     """Return the values of "num_workers=0,2,4", given once for each option."""
     choices: dict[str, list[Value]] = {}

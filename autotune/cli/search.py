@@ -15,7 +15,7 @@ import typer
 from autotune.cli import flags
 from autotune.cli.naming import Named, names_workload
 from autotune.cli.output import WRITES_FAILED, lost_output, outlive_output
-from autotune.cli.parsing import parse_allowed, parse_choices, parse_names, parse_values, source_of
+from autotune.cli.parsing import parse_allowed, parse_baseline, parse_choices, parse_names, parse_values, source_of
 from autotune.cli.report import write_report
 from autotune.errors import RunFolderError, WorkloadError
 from autotune.sizes import parse_share, parse_size
@@ -57,6 +57,7 @@ def search(
     *,
     named: Named,
     baseline: flags.Baseline = None,
+    deterministic: flags.Deterministic = False,
     device: flags.DeviceName = "",
     fix: flags.Fix = None,
     choices: flags.Choices = None,
@@ -97,7 +98,7 @@ def search(
 
     wishes = Wishes(
         device=device,
-        baseline=parse_values(baseline or ()),
+        baseline=parse_baseline(baseline, deterministic),
         fixed=parse_values(fix or ()),
         restricted=parse_choices(choices or ()),
         excluded=parse_names(exclude or ()),

@@ -14,6 +14,7 @@ from autotune.options.channels_last import ChannelsLast
 from autotune.options.checkpoint_segments import CheckpointSegments
 from autotune.options.compile_mode import CompileMode
 from autotune.options.cudnn_benchmark import CudnnBenchmark
+from autotune.options.deterministic import Deterministic
 from autotune.options.device_prefetch import DevicePrefetch
 from autotune.options.drop_last import DropLast
 from autotune.options.expandable_segments import ExpandableSegments
@@ -54,6 +55,7 @@ OPTIONS: dict[str, Option] = {
         CompileMode(),
         ActivationMemoryBudget(),
         CudnnBenchmark(),
+        Deterministic(),
         ExpandableSegments(),
         NumThreads(),
     )

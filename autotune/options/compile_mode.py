@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.deterministic import MAY_DIFFER
 from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
@@ -28,7 +29,7 @@ class CompileMode(Option):
     affects = frozenset({"compute", "memory"})
     maths = Maths.ROUNDED
     order = 70
-    meets = ("accumulation",)
+    meets = ("accumulation", "deterministic")
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         facts = context.facts
@@ -60,7 +61,10 @@ class CompileMode(Option):
         return refused or (_why_no_graphs(context) if value == "reduce-overhead" else None)
 
     def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
-        return GRAPHS_ACCUMULATE if values[self.name] == "reduce-overhead" and values["accumulation"] != 1 else None
+        mode = values[self.name]
+        if mode == "reduce-overhead" and values["accumulation"] != 1:
+            return GRAPHS_ACCUMULATE
+        return MAY_DIFFER if mode == "max-autotune-no-cudagraphs" and values["deterministic"] else None
 
     def expert(self, context: Context) -> Value:
         if context.facts.device == "cpu" or context.facts.variable_shapes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.deterministic import MAY_DIFFER
 from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
@@ -16,6 +17,7 @@ class CudnnBenchmark(Option):
     affects = frozenset({"compute", "memory"})
     maths = Maths.ROUNDED  # the algorithm that it finds may be one of TF32
     order = 60
+    meets = ("deterministic",)
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
         facts = context.facts
@@ -28,6 +30,9 @@ class CudnnBenchmark(Option):
         if facts.variable_shapes:
             return Inapplicable("shapes vary between batches, and each new shape would be searched again")
         return (False, True)
+
+    def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
+        return MAY_DIFFER if values[self.name] and values["deterministic"] else None
 
     def expert(self, context: Context) -> Value:
         return not isinstance(self.choices(context), Inapplicable)

@@ -38,6 +38,7 @@ CASES = {
         "num_threads": 1,
         "matmul_precision": "medium",
         "cudnn_benchmark": True,
+        "deterministic": True,
         "expandable_segments": True,
         "pin_memory": False,
     },

@@ -51,6 +51,7 @@ TRACES = {
     "optimizer_impl": "fused=True",
     "expandable_segments": "expandable_segments:True",
     "cudnn_benchmark": "cudnn.benchmark = True",
+    "deterministic": "use_deterministic_algorithms(True)",
     "matmul_precision": 'precision("high")',
     "num_threads": "set_num_threads(3)",
     "compile_mode": 'mode="reduce-overhead"',

@@ -95,3 +95,14 @@ def test_cudnn_benchmark_is_on_while_the_config_is_applied():
     with Tuned(config(cudnn_benchmark=True), device="cuda:0"):
         assert torch.backends.cudnn.benchmark
     assert not torch.backends.cudnn.benchmark
+
+
+def test_deterministic_algorithms_give_the_same_bits():
+    values = torch.randn(1 << 20, device="cuda:0")
+    where = torch.randint(0, 8, values.shape, device="cuda:0")  # so many sums to one place end in any order
+    with Tuned(config(deterministic=True), device="cuda:0"):
+        sums = [torch.zeros(8, device="cuda:0").index_add_(0, where, values) for _ in range(8)]
+        assert all(torch.equal(found, sums[0]) for found in sums)
+        product = torch.randn(64, 64, device="cuda:0") @ torch.randn(64, 64, device="cuda:0")
+    assert torch.isfinite(product).all()
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -80,5 +80,6 @@ CONTEXTS = {
     "no precision": make_context(native_bf16=False),
     "effective batch": make_context(effective_batch=96),
     "in place": make_context(inplace="all but blocks.*.drop head"),
+    "deterministic": on_cuda(baseline={"batch_size": 32, "deterministic": True}, compile_refused=None),
     "optimizer": make_context(optimizer_impls=("foreach", "fused")),
 }

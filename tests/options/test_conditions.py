@@ -168,8 +168,23 @@ def test_b2_c51_drop_last_never_leaves_out_everything():
     assert space.legal(Config(batch_size=48, drop_last=True)) is None
 
 
-def test_conflicting_rows_are_no_candidates():
-    space = make_space(make_context(dataset_length=97, batchnorm=True), restricted={"num_workers": [0]})
+COMPILED = {"batch_size", "accumulation", "compile_mode"}
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        make_space(make_context(dataset_length=97, batchnorm=True), restricted={"num_workers": [0]}),
+        make_space(on_cuda(effective_batch=96, compile_refused=None), excluded=sorted(OPTIONS.keys() - COMPILED)),
+        make_space(
+            on_cuda(compile_refused=None),
+            restricted={"deterministic": (False, True), "batch_size": [8]},
+            excluded=sorted(OPTIONS.keys() - COMPILED - {"cudnn_benchmark", "deterministic"}),
+        ),
+    ],
+    ids=["batchnorm", "graphs", "deterministic"],
+)
+def test_conflicting_rows_are_no_candidates(space):
     encoding = Encoding(space)
     rows = everything(encoding)
     left = {encoding.config(row) for row in without_conflicts(encoding, rows)}
@@ -404,6 +419,27 @@ def test_c34_precision_that_cannot_be_chosen_says_why(facts, says):
 def test_c43_e7_cudnn_benchmark_needs_fixed_shapes_and_no_determinism(facts, says):
     assert choices("cudnn_benchmark", on_cuda()) == (False, True)
     assert says in reason("cudnn_benchmark", on_cuda(**facts))
+
+
+def test_deterministic_algorithms_are_kept_by_every_run_and_what_breaks_them_is_left_out():
+    assert "--deterministic" in reason("deterministic", on_cuda())
+    assert "itself" in reason("deterministic", on_cuda(deterministic=True))
+    wished = on_cuda(baseline={"batch_size": 32, "deterministic": True}, compile_refused=None)
+    space = make_space(wished)
+    assert space.baseline["deterministic"] is True
+    assert space.choices["deterministic"] == (True,)
+    assert space.choices["cudnn_benchmark"] == (False,)
+    assert "max-autotune-no-cudagraphs" not in space.choices["compile_mode"]
+    assert space.canonical(Config(batch_size=64))["deterministic"] is True
+    assert space.expert()["deterministic"] is True
+
+
+def test_what_determinism_costs_can_be_measured():
+    space = make_space(on_cuda(), restricted={"deterministic": (False, True)})
+    assert space.choices["deterministic"] == (False, True)
+    assert space.choices["cudnn_benchmark"] == (False, True)
+    assert "fastest" in space.legal(Config(deterministic=True, cudnn_benchmark=True))
+    assert space.legal(Config(deterministic=True)) is None
 
 
 def test_threads_are_those_of_the_machine():

@@ -93,10 +93,10 @@ def without_conflicts(encoding: Encoding, rows: Rows) -> Rows:
     """Return the rows whose values can run together."""
     space = encoding.space
     for option in encoding.options:
-        columns = [encoding.column.get(name) for name in (option.name, *option.meets)]
-        if not option.meets or None in columns:
+        # an option that it meets and that is not in the space has one value, and what it refuses is left out already
+        known = [encoding.column[name] for name in (option.name, *option.meets) if name in encoding.column]
+        if len(known) < 2:
             continue
-        known = [column for column in columns if column is not None]
         found, where = np.unique(rows[:, known], axis=0, return_inverse=True)
         fine = [space.legal(_values_alone(encoding, known, levels)) is None for levels in found]
         rows = rows[np.array(fine, dtype=bool)[where.reshape(-1)]]
