@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autotune.options.base import Context, Effect, Inapplicable, Maths, Option, Value
+from autotune.options.base import Context, Effect, Inapplicable, Option, Value
 from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
@@ -19,7 +19,6 @@ class Deterministic(Option):
     help = "algorithms alone that give the same bits in each run; torch refuses the others"
     default = False
     affects = frozenset({"compute", "memory"})
-    maths = Maths.ROUNDED
     order = 42
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
