@@ -1,4 +1,4 @@
-"""deterministic: have torch take algorithms alone that give the same bits in each run. Only where the user asks for it."""
+"""deterministic: have torch take algorithms alone that give the same bits in each run. Only where it is asked for."""
 
 from __future__ import annotations
 
