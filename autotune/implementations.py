@@ -56,14 +56,28 @@ def skipped(optimizer: Optimizer) -> bool:
 def _given(own: Callable[..., None], flags: Mapping[str, bool]) -> Callable[..., None]:
     signature = inspect.signature(own)
     taken = {name: on for name, on in flags.items() if name in signature.parameters}
+    keep = _keeping(taken)
 
     @wraps(own)
     def build(self: Optimizer, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind_partial(self, *args, **kwargs)
         bound.arguments.update(taken)
         own(*bound.args, **bound.kwargs)
+        self.register_load_state_dict_pre_hook(keep)
 
     return build
+
+
+def _keeping(flags: Mapping[str, bool]) -> Callable[[Optimizer, dict[str, Any]], dict[str, Any]]:
+    """Return a hook that keeps the flags where a checkpoint is taken up, which holds those that it was saved under.
+
+    It would undo them; and an optimizer that was built as a fused one, and is none any more, fails under a scaler.
+    """
+
+    def keep(optimizer: Optimizer, state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, "param_groups": [{**group, **flags} for group in state["param_groups"]]}
+
+    return keep
 
 
 def _subclasses(kind: type[Optimizer]) -> Iterable[type[Optimizer]]:

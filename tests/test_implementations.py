@@ -150,3 +150,24 @@ def test_an_implementation_that_fails_or_updates_otherwise_is_no_choice():
     assert found == ()
     assert "no lists here" in reason
     assert "fused of Crooked updates otherwise" in reason
+
+
+@pytest.mark.parametrize("saved", [{}, {"foreach": True}, {"fused": True}], ids=str)
+@pytest.mark.parametrize("impl", FLAGS)
+def test_a_checkpoint_of_another_implementation_is_taken_up_and_the_configs_stays(impl, saved):
+    """A training that goes on from what it saved before it was tuned; under fp16 a fused one would fail, too."""
+    config = Config(optimizer_impl=impl, precision="fp16")
+    model = nn.Linear(2, 1)
+    before = torch.optim.AdamW(model.parameters(), lr=0.3, **saved)
+    model(torch.ones(1, 2)).sum().backward()
+    before.step()
+    state = before.state_dict()
+    kept = copy.deepcopy(state)
+    tuned = Tuned(config, device="cpu")
+    optimizer = tuned.optimizer(torch.optim.AdamW, model.parameters(), lr=0.1)
+    optimizer.load_state_dict(state)
+    assert implementations(optimizer) == {impl}
+    assert optimizer.param_groups[0]["lr"] == 0.3
+    assert state["param_groups"] == kept["param_groups"]
+    tuned.backward(model(torch.ones(1, 2)).sum())
+    assert tuned.step(optimizer)
