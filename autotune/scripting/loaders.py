@@ -299,14 +299,23 @@ class LoaderHooks:
 def planned_arguments(plan: Plan, given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the script's DataLoader as the plan changes them; what the script decides stays."""
     merged = plan.loader_arguments(given)
-    if given.get("batch_sampler") is not None:
-        merged = {name: value for name, value in merged.items() if name not in OF_BATCH_SAMPLER or name in given}
-    elif "batch_size" in given and given["batch_size"] is None:
-        merged["batch_size"] = None  # the dataset yields whole batches
+    if why_batches_are_given(given, ""):
+        # a DataLoader refuses what it has no say in, unless it is the default
+        merged = {name: value for name, value in merged.items() if name not in OF_BATCH_SAMPLER}
+        merged |= {name: given[name] for name in OF_BATCH_SAMPLER if name in given}
     known: Any = given["dataset"] if given.get("sampler") is None else given["sampler"]
     if merged.get("drop_last") and not given.get("drop_last") and _fewer(known, merged.get("batch_size") or 1):
         merged["drop_last"] = False  # else nothing would be left
     return merged
+
+
+def why_batches_are_given(arguments: dict[str, Any], made_at: str) -> str | None:
+    """Return why the batches are not the DataLoader's own to make, so that it has no say in their size; or None."""
+    if arguments.get("batch_sampler") is not None:
+        return f"the batch_sampler of {made_at} decides it"
+    if arguments.get("batch_size", 1) is None:
+        return f"the dataset of {made_at} yields whole batches"
+    return None
 
 
 def _fewer(data: Any, than: int) -> bool:

@@ -24,7 +24,7 @@ from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
-from autotune.scripting.loaders import SIGNATURE, planned_arguments
+from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given
 from autotune.scripting.models import trained_by
 from autotune.scripting.placed import why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
@@ -214,10 +214,8 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
         return f"{NO_LOADER}, {found.samples_per_step} samples a step"
     if found.beside:
         return f"{found.beside} is read in turn with that of {found.made_at or 'a library'}, and would keep its own"
-    if training.arguments.get("batch_sampler") is not None:
-        return f"the batch_sampler of {found.made_at} decides it"
-    if training.arguments.get("batch_size", 1) is None:
-        return f"the dataset of {found.made_at} yields whole batches"
+    if (given := why_batches_are_given(training.arguments, found.made_at)) is not None:
+        return given
     size = training.batch_size
     if size < 2:
         return None

@@ -19,7 +19,7 @@ from autotune.options import OPTIONS
 from autotune.plan import Plan, plan_for
 from autotune.scripting.carried import NO_LOADER, UNKNOWN_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
-from autotune.scripting.loaders import LoaderHooks, SeenLoader
+from autotune.scripting.loaders import OF_BATCH_SAMPLER, LoaderHooks, SeenLoader, why_batches_are_given
 from autotune.scripting.main_module import end_of, run_as_main
 from autotune.scripting.models import ModelHooks
 from autotune.scripting.optimizers import OptimizerHooks
@@ -133,6 +133,8 @@ class AppliedConfig:
             changed = [item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)]
             reasons = [missing[field] for field in changed if field in missing]
             reasons += [reason for field in changed if (reason := self._why_not(field)) is not None]
+            if changed and (given := self._given(name)) is not None:
+                reasons.append(given)
             reasons += [error.message for error in self._misfits(name)]
             if changed and name in decided and name != "optimizer_impl":
                 reasons.append(decided[name])
@@ -152,6 +154,13 @@ class AppliedConfig:
         if field != "loader" or self._training() is not None:
             return None
         return UNKNOWN_LOADER if self.loaders.seen else NO_LOADER
+
+    def _given(self, name: str) -> str | None:
+        """Return why the training loader has no say in an option, or None."""
+        seen = self._training()
+        if seen is None or name not in OF_BATCH_SAMPLER:
+            return None
+        return why_batches_are_given(seen.arguments, seen.made_at)
 
     def _misfits(self, name: str) -> Iterator[WorkloadError]:
         """Yield why the model transforms of an option fit no model; the plan has them in the options' order."""

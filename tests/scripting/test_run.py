@@ -180,6 +180,42 @@ def test_a_loader_that_nothing_tells_from_an_evaluations_is_not_changed_and_that
     assert "none of the script's loaders shuffles" in applied.refused["batch_size"]
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            "batch_size=1, shuffle=False, sampler=None, drop_last=False, batch_sampler=[[0, 1, 2], [3, 4, 5]] * 4",
+            "the batch_sampler of train.py",
+        ),
+        ("batch_size=None, sampler=[[0, 1, 2], [3, 4, 5]] * 4, drop_last=False", "yields whole batches"),
+    ],
+)
+def test_a_loader_whose_batches_are_decided_elsewhere_may_be_given_every_argument(run, write, given, says):
+    """As libraries make one that know all of them."""
+    script = write(f"""
+        import torch
+        from torch.utils.data import DataLoader
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        class Data:
+            def __len__(self):
+                return 6
+
+            def __getitem__(self, index):
+                return torch.ones(4) if isinstance(index, int) else torch.ones(len(index), 4)
+
+        for x in DataLoader(Data(), {given}):
+            assert len(x) == 3
+            model(x).sum().backward()
+            optimizer.step()
+    """)
+    status, applied, _ = run(script, batch_size=16, drop_last=True, num_workers=1)
+    assert status == 0
+    assert applied.applied.keys() == {"num_workers"}
+    assert all(says in applied.refused[name] for name in ("batch_size", "drop_last"))
+
+
 @pytest.mark.parametrize("size", ["8", "8 + number"])
 def test_the_data_of_a_loader_that_the_script_gives_up_go_with_it(run, write, size):
     script = write(f"""
