@@ -46,7 +46,7 @@ class Workload:
     dataset: Callable[..., Any] | None = None
     """() -> Dataset or IterableDataset; (batch_size) -> one that yields whole batches"""
     loss: Callable[[Any, Any], Any] | None = None
-    """(output, target) -> scalar"""
+    """(output, target) -> scalar; a module is moved to the model's device"""
     training_step: Callable[..., Any] | None = None
     """(model, batch) -> scalar; or (tuned, model, batch), which does its own backward and optimizer steps"""
     optimizer: Callable[[Any], Any] | None = None

@@ -37,6 +37,8 @@ class LossStep:
         if self._workload.training_step is not None:
             output = self._workload.training_step(model, batch)
         elif self._workload.loss is not None:
+            if self._extract is None:
+                _bring_to(model, self._workload.loss)
             output = self._with_loss(model, batch, self._workload.loss)
         else:
             call, output = _forward(model, batch)
@@ -67,6 +69,13 @@ class LossStep:
             (batch,) = batch
         self.description = "loss(model(batch), batch)"
         return loss(model(batch), batch)
+
+
+def _bring_to(model: nn.Module, loss: Callable[..., Any]) -> None:
+    """Move a loss that is a module to where the model is: its class weights were made before there was a device."""
+    where = next((item.device for item in model.parameters()), None)
+    if isinstance(loss, nn.Module) and where is not None:
+        loss.to(where)
 
 
 def _forward(model: nn.Module, batch: Any) -> tuple[str, Any]:

@@ -149,3 +149,12 @@ def test_what_is_no_loss_is_named_with_its_function(parts, says):
 def test_loss_that_trains_nothing_is_refused(make):
     with pytest.raises(WorkloadError, match="does not depend on the model's trainable parameters"):
         step_of(make)
+
+
+def test_class_weights_go_to_the_models_device():
+    """They are made where the script is imported, before there is a device."""
+    loss = nn.CrossEntropyLoss(weight=torch.ones(3))
+    step = LossStep(Workload(model=lambda: None, dataset=lambda: None, loss=loss))
+    placed = [item.to("meta") for item in BATCH]
+    assert step(nn.Linear(4, 3, device="meta"), placed).device.type == "meta"
+    assert loss.weight.device.type == "meta"
