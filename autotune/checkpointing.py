@@ -146,7 +146,13 @@ def _checkpointed(function: Any, modules: list[nn.Module], *args: Any, **kwargs:
     if torch.compiler.is_compiling():
         # the partitioner recomputes no update of a buffer, keeps the random state, and takes no other contexts
         return checkpoint(function, *args, use_reentrant=False, **kwargs)
-    return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=True, context_fn=contexts, **kwargs)
+
+    def called(*values: Any) -> Any:
+        return function(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+
+    # by position, since torch keeps the random state of the devices of such arguments alone
+    given = (*args, *kwargs.values())
+    return checkpoint(called, *given, use_reentrant=False, preserve_rng_state=True, context_fn=contexts)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils import checkpoint as checkpointing
 from torch.utils.data import TensorDataset
 
 from autotune.checkpointing import checkpoint_chain, find_chain
@@ -115,6 +116,34 @@ def test_c38_e4_gradients_are_the_same_with_any_number_of_segments(make, segment
 def test_c39_dropout_draws_the_same_numbers_again():
     plain, recomputed = pair(lambda: Words(dropout=0.5), 4)
     check_equal(plain, recomputed, torch.randn(5, 8, dtype=torch.double))
+
+
+class Named(nn.Module):
+    """Blocks that get nothing by position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Attention(dropout=0.5) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x, _ = block(x=x, mask=None)
+        return x.square().mean()
+
+
+def test_c39_the_random_state_kept_is_that_of_the_devices_of_named_arguments_too(monkeypatch):
+    """On a CPU it always is; of the others, torch keeps that of what it is given by position."""
+    given: list[Any] = []
+
+    def spy(function: Any, *args: Any, **kwargs: Any) -> Any:
+        given.append(args)
+        return checkpointing.checkpoint(function, *args, **kwargs)
+
+    monkeypatch.setattr("autotune.checkpointing.checkpoint", spy)
+    plain, recomputed = pair(Named, 2)
+    x = torch.randn(5, 8, dtype=torch.double)
+    check_equal(plain, recomputed, x)
+    assert [[item.shape for item in args if item is not None] for args in given] == [[x.shape]] * 2
 
 
 def test_c37_batchnorm_counts_each_step_once():
