@@ -57,10 +57,29 @@ def convolutions_to_channels_last(model: torch.nn.Module) -> torch.nn.Module:
 
     for module in model.modules():
         if isinstance(module, nn.modules.conv._ConvNd):
-            memory_format = _format_for(module.weight.dim())
-            if memory_format is not None:
-                module.weight.data = module.weight.data.contiguous(memory_format=memory_format)
+            if isinstance(module.weight, nn.parameter.UninitializedParameter):
+                _LaidOutOnceThere(module)
+            else:
+                _lay_out(module)
     return model
+
+
+class _LaidOutOnceThere:
+    """Lays out the weight of a lazy convolution at its first forward, which makes it just before."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._handle = module.register_forward_pre_hook(self)
+
+    def __call__(self, module: torch.nn.Module, inputs: object) -> None:
+        self._handle.remove()
+        _lay_out(module)
+
+
+def _lay_out(convolution: torch.nn.Module) -> None:
+    weight: torch.Tensor = convolution.weight  # type: ignore[assignment]
+    memory_format = _format_for(weight.dim())
+    if memory_format is not None:
+        weight.data = weight.data.contiguous(memory_format=memory_format)
 
 
 def tensor_to_channels_last(tensor: torch.Tensor) -> torch.Tensor:

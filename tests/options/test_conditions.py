@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import subprocess
 import sys
@@ -369,6 +370,21 @@ def test_c32_model_with_convolutions_of_both_ranks_is_laid_out():
     assert tuned[0].weight.is_contiguous(memory_format=torch.channels_last)
     assert tuned[1].weight.is_contiguous(memory_format=torch.channels_last_3d)
     assert list(tuned.state_dict()) == keys
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_c32_a_lazy_convolution_is_laid_out_once_its_weight_is_there(made):
+    model = nn.Sequential(nn.LazyConv2d(4, 3), nn.Conv2d(4, 4, 3))
+    if made:
+        model(torch.zeros(1, 3, 8, 8))
+    tuned = Tuned(Config(channels_last=True), device="cpu")
+    model = tuned.model(model)
+    copy.deepcopy(model)(tuned.place(torch.zeros(1, 3, 8, 8)))
+    model(tuned.place(torch.zeros(1, 3, 8, 8)))
+    for layer in model:
+        assert layer.weight.is_contiguous(memory_format=torch.channels_last)
+        assert not layer.weight.is_contiguous()
+        assert not layer._forward_pre_hooks
 
 
 @pytest.mark.parametrize(
