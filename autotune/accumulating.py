@@ -73,14 +73,13 @@ class Accumulation:
         return self.batches * (self._full or 1)
 
 
-def with_ends(host: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
-    """Yield the batches of an epoch, each with whether it is the last: known by length, or by looking one ahead."""
-    end = epoch_batches(host) if isinstance(host, DataLoader) else None
-    if end is not None:
-        for number, batch in enumerate(host, 1):
-            yield batch, number == end
+def with_ends(batches: Iterable[Any], count: int | None = None) -> Iterator[tuple[Any, bool]]:
+    """Yield the batches of an epoch, each with whether it is the last: known by their count, else by looking ahead."""
+    if count is not None:
+        for number, batch in enumerate(batches, 1):
+            yield batch, number == count
         return
-    batches = iter(host)
+    batches = iter(batches)
     for batch in batches:
         for following in batches:
             yield batch, False

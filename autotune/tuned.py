@@ -25,6 +25,7 @@ from autotune.implementations import built_with, skipped
 from autotune.machine import share_cores
 from autotune.plan import plan_for
 from autotune.prefetching import Ahead, Staged, on_host
+from autotune.samples import epoch_batches
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -65,7 +66,8 @@ class TunedLoader:
                 yield self.place(item)
             return
         count = counter_for(self.host, self._batch_size)
-        for index, (batch, last) in enumerate(with_ends(self.source)):
+        length = epoch_batches(self.host) if isinstance(self.host, DataLoader) else None
+        for index, (batch, last) in enumerate(with_ends(self.source, length)):
             self._begin(count(on_host(batch), index), last)
             yield self.place(batch)
 

@@ -193,4 +193,4 @@ def test_a_sampler_without_length_leaves_the_length_unknown():
     assert epoch_batches(loader) is None
     assert epoch_length(loader) is None
     assert counter_for(loader, 2)([torch.zeros(2)], 0) == 2
-    assert [last for _, last in itertools.islice(with_ends(loader), 3)] == [False] * 3
+    assert [last for _, last in itertools.islice(with_ends(loader, epoch_batches(loader)), 3)] == [False] * 3

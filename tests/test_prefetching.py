@@ -112,6 +112,14 @@ def test_batches_are_the_same_and_in_the_same_order(device):
             assert [[x.tolist(), y.tolist()] for x, y in loader] == plain
 
 
+def test_where_gradients_are_accumulated_one_batch_goes_ahead_as_well(device):
+    """The end of an epoch of known length needs no looking ahead, which would have a third batch on the device."""
+    with Tuned(PREFETCH.replace(accumulation=2)) as tuned:
+        for number, _ in enumerate(tuned.loader(numbers())):
+            given = sum(item.endswith("given") for item in device.log)
+            assert given == min(number + 2, 4)
+
+
 def test_an_empty_loader_yields_nothing(device):
     assert list(Ahead([], device.copies(), lambda batch: batch)) == []
 
