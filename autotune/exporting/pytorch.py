@@ -138,12 +138,10 @@ def _train_epoch(export: Export) -> str:
         step += [f"loss = loss * (samples / ({plan.accumulation} * full))  # its share of the update"]
     step += ["SCALER.scale(loss).backward()" if scaled else "loss.backward()"]
     if several:
-        last = "last" if _looks_ahead(export) else "number == len(loader)"
+        more = "not last" if _looks_ahead(export) else "number < len(loader)"
         step += [
             "group += samples",
-            f"if number % {plan.accumulation} and not {last}:"
-            if last == "last"
-            else f"if number % {plan.accumulation} and number < len(loader):",
+            f"if number % {plan.accumulation} and {more}:",
             "    continue",
             f"if group != {plan.accumulation} * full:  # the last update of an epoch: the mean over fewer samples",
             "    for item in parameters:",

@@ -95,6 +95,11 @@ class Transformers(Target):
         if export.on_cpu:
             yield "use_cpu is set since the settings were measured on a CPU, where Trainer refuses bf16 without it."
         yield "Trainer clips gradients to a norm of 1.0 unless max_grad_norm says otherwise."
+        if export.plan.loader.get("drop_last"):
+            yield (
+                "dataloader_drop_last leaves out a last batch that is not full in evaluations and predictions, too: "
+                "make those with a Trainer without it."
+            )
         if export.plan.accumulation > 1:
             yield (
                 "Trainer weighs the batches of an update by its own rules; autotune.Tuned takes the mean over the "

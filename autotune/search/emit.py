@@ -87,8 +87,8 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
             f"Precision {baseline.value('precision')} -> {precision}: matrix products and convolutions round "
             "differently. Learning rate and schedule may stay; compare the loss over some hundred steps."
         )
-        if precision == "fp16":
-            yield "fp16 needs the gradient scaler: keep tuned.state_dict() in your checkpoints."
+        if precision == "fp16" and facts.script is None:  # a script has a scaler of its own
+            yield "fp16 needs the gradient scaler: keep its state in your checkpoints (tuned.state_dict())."
     yield from _of_the_data(config, baseline, facts)
     rounding = config.value("matmul_precision")
     if rounding != baseline.value("matmul_precision"):
@@ -101,6 +101,11 @@ def consequences(config: Config, baseline: Config, facts: Facts) -> Iterator[str
             "torch.compile: the first steps take far longer than the others. The model keeps its state_dict keys, and "
             "dropout draws other numbers under the same seed."
         )
+        if config.value("compile_mode") == "reduce-overhead":
+            yield (
+                "reduce-overhead: the model's next call overwrites what the last one returned. Clone what you keep of "
+                "it, as an evaluation keeps its predictions, or torch raises an error where it is read."
+            )
     if config.value("persistent_workers") and not baseline.value("persistent_workers"):
         yield (
             "persistent_workers: a worker keeps the dataset as it was at the first epoch. What your code sets on it "
@@ -125,6 +130,11 @@ def _of_the_data(config: Config, baseline: Config, facts: Facts) -> Iterator[str
             f"drop_last leaves out the last {rest} of the {length} samples of every epoch "
             f"({rest / length:.2g} of them): with shuffling others each time, without it always the same."
         )
+        if facts.script is None:
+            yield (
+                "drop_last: tuned.loader() leaves out the rest of other data, too. Where all samples count, as in a "
+                "validation, take tuned.batches(DataLoader(...))."
+            )
     if config.value("cache_dataset") and not baseline.value("cache_dataset"):
         mib = facts.cache_sample_bytes * length / MIB
         yield (
@@ -252,4 +262,4 @@ def _table(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

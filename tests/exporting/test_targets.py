@@ -213,6 +213,12 @@ def test_lightning_that_refuses_to_clip_is_warned_of(values, warned):
     assert ("does not clip gradients under 16-mixed" in text) is warned
 
 
+@pytest.mark.parametrize("drop", [True, False])
+def test_transformers_whose_evaluations_would_leave_samples_out_is_warned_of(drop):
+    text = TARGETS["transformers"].write(Export(Config(batch_size=4, drop_last=drop)))
+    assert ("dataloader_drop_last leaves out a last batch that" in text) is drop
+
+
 def usage(text):
     """The code in the comment at the top that says how the file is used."""
     top = text.partition("# Settings")[0]

@@ -11,6 +11,7 @@ import pytest
 
 from autotune.config import Config, read_document
 from autotune.exporting import Export
+from autotune.facts import ScriptFacts
 from autotune.machine import Gpu, Machine
 from autotune.records import Source
 from autotune.search.emit import consequences, emit, options_to_write
@@ -85,10 +86,26 @@ def test_a_batch_that_is_split_changes_no_samples_per_step() -> None:
     assert list(consequences(Config(batch_size=16, accumulation=4), Config(batch_size=16, accumulation=4), FACTS)) == []
 
 
+def test_what_cuda_graphs_overwrite_is_said() -> None:
+    today = Config(batch_size=64)
+    _, overwritten = consequences(today.replace(compile_mode="reduce-overhead"), today, FACTS)
+    assert "the model's next call overwrites what the last one returned" in overwritten
+    assert len(list(consequences(today.replace(compile_mode="default"), today, FACTS))) == 1
+
+
+def test_the_scaler_of_a_script_is_its_own_to_save() -> None:
+    today = Config(batch_size=64)
+    half = today.replace(precision="fp16")
+    assert "tuned.state_dict()" in " ".join(consequences(half, today, FACTS))
+    alone = dataclasses.replace(FACTS, script=ScriptFacts())
+    assert "tuned." not in " ".join(consequences(half.replace(drop_last=True), today, alone))
+
+
 def test_samples_left_out_or_kept_are_named() -> None:
     today = Config(batch_size=64)
-    (dropped,) = consequences(Config(batch_size=64, drop_last=True), today, FACTS)
+    dropped, elsewhere = consequences(Config(batch_size=64, drop_last=True), today, FACTS)
     assert dropped.startswith("drop_last leaves out the last 16 of the 2000 samples of every epoch (0.008 of them)")
+    assert "tuned.loader() leaves out the rest of other data, too" in elsewhere
     facts = dataclasses.replace(FACTS, cache_sample_bytes=1 << 20)
     (kept,) = consequences(Config(batch_size=64, cache_dataset=True), today, facts)
     assert kept.startswith("cache_dataset keeps all 2000 samples in host memory, 2,000 MiB")
