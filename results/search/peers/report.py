@@ -38,14 +38,15 @@ def write(out: Path) -> None:
 
 def _row(line: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     final = line.get("final") or {}
+    missing = "not verified" if final else ""
     return {
         "example": line["example"],
         "peer": line["peer"],
         "config": json.dumps(line.get("changes", {})),
         "compile_mode": final.get("compile_mode", ""),
         "wall_s": f"{line['wall_s']:.1f}" if "wall_s" in line else "",
-        "over_baseline": _ratio(line.get("over_baseline")),
-        "ours_over_it": _ratio(line.get("ours_over_it")),
+        "over_baseline": _ratio(line.get("over_baseline"), missing),
+        "ours_over_it": _ratio(line.get("ours_over_it"), "" if line is ours else missing),
         "verdict": (line.get("over_baseline") or {}).get("verdict", ""),
         "own_claim": final.get("own_claim", ""),
         "note": _note(line, ours),
@@ -78,9 +79,9 @@ load average before tuning at most {max(line["load"] for line in lines):.1f}.
 """
 
 
-def _ratio(found: dict[str, Any] | None) -> str:
+def _ratio(found: dict[str, Any] | None, missing: str) -> str:
     if found is None:
-        return ""
+        return missing
     if found["ratio"] is None:
         return found["sentence"]
     if found["verdict"] == "identical":
