@@ -14,7 +14,7 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 FRAMES = ("entire_frame_compile", "entire_backward_compile")
 """torch's own timers of a compilation: of the forward, and of a backward compiled later"""
@@ -53,6 +53,11 @@ def so_far() -> Compiles:
     hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
     seconds = sum(spent.get(name, 0) for name in FRAMES) / 1e9
     return Compiles(counters["stats"]["unique_graphs"], seconds, hits > 0)
+
+
+def kept(loss: Tensor) -> Tensor:
+    """Return a loss to be read later: what a CUDA graph returned, the script's own too, its next run overwrites."""
+    return loss.detach().clone() if so_far().graphs else loss.detach()
 
 
 def end_workers() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from autotune.compiling import kept
 from autotune.config import Config
 from autotune.errors import ScriptError, WorkloadError
 from autotune.plan import plan_for
@@ -65,7 +66,7 @@ class Training:
         own = self.workload.training_step
         if self.workload.own_step and own is not None:
             loss = own(self.tuned, self.model, batch)
-            return self._kept(loss) if isinstance(loss, Tensor) else None
+            return kept(loss) if isinstance(loss, Tensor) else None
         loss = self.backward(batch, samples)
         self.update()
         return loss
@@ -77,11 +78,7 @@ class Training:
             loss = self.loss_step(self.model, batch)
         check_trains(loss)
         self.tuned.backward(loss)
-        return self._kept(loss)
-
-    def _kept(self, loss: Tensor) -> Tensor:
-        """Return a loss to be read later: what a CUDA graph returned is overwritten by its next run."""
-        return loss.detach().clone() if self.tuned.compiles else loss.detach()
+        return kept(loss)
 
     def update(self) -> bool:
         """Let the optimizers use the gradients; return whether an update happened."""

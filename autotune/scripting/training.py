@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import clone
+from autotune.compiling import kept
 from autotune.config import Config
 from autotune.errors import WorkloadError
 from autotune.measure.session import OF_TORCH, Session
@@ -58,9 +59,7 @@ class ScriptTraining(Training):
         losses = self.driver.losses
         losses.forget()
         self.driver.feed(batch)
-        loss: Tensor | None = None if losses.last is None else losses.last.reshape(-1)[0]
-        # a CUDA graph overwrites what it returned
-        return loss.clone() if loss is not None and self.tuned.compiles else loss
+        return None if losses.last is None else kept(losses.last.reshape(-1)[0])
 
     def end_epoch(self) -> None:
         """The script's own loop sees to what is left of an update."""

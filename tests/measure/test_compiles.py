@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+import torch
 
-from autotune.compiling import Compiles
+from autotune.compiling import Compiles, kept
 from autotune.errors import Unsupported
 from autotune.measure.protocol import Wanted, measure
 from autotune.measure.warmup import QUIET_STEPS, warm_up
@@ -142,3 +143,13 @@ def test_c20_a_config_that_compiles_nothing_is_unsupported(clock):
     session.training.tuned._plan.compiles = True
     with pytest.raises(Unsupported, match="found nothing to compile"):
         warm_up(session, None)
+
+
+def test_losses_of_what_the_script_compiles_itself_are_kept_apart_too() -> None:
+    """A CUDA graph returns the same memory at each run."""
+    from torch._dynamo import utils
+
+    loss = torch.ones(())
+    assert kept(loss).data_ptr() == loss.data_ptr()
+    utils.counters["stats"]["unique_graphs"] += 1
+    assert kept(loss).data_ptr() != loss.data_ptr()
