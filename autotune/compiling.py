@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from autotune.errors import WorkloadError
+
 FRAMES = ("entire_frame_compile", "entire_backward_compile")
 """torch's own timers of a compilation: of the forward, and of a backward compiled later"""
 
@@ -65,6 +67,15 @@ def end_workers() -> None:
     module = sys.modules.get("torch._inductor.async_compile")
     if module is not None:
         module.shutdown_compile_workers()
+
+
+def refuse_torchscript(model: nn.Module) -> None:
+    """Raise WorkloadError where the model takes no hooks and has no forward of Python's."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise WorkloadError(
+            "the model is TorchScript, whose calls can be neither watched nor changed",
+            hint="Train the module that it was made of; compile_mode tries torch.compile in TorchScript's place.",
+        )
 
 
 def own_compile(model: nn.Module) -> bool:

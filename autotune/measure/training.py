@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from autotune.compiling import kept
+from autotune.compiling import kept, refuse_torchscript
 from autotune.config import Config
 from autotune.errors import ScriptError, WorkloadError
 from autotune.plan import plan_for
@@ -199,6 +199,7 @@ def _check_model(model: Any) -> nn.Module:
             f"model() returned a {type(model).__name__}: it spreads over several devices itself",
             hint="autotune tunes one device; return the plain model.",
         )
+    refuse_torchscript(model)
     devices = {str(item.device) for item in model.parameters()}
     if devices == {"meta"}:
         raise WorkloadError(

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from autotune.batches import describe, nbytes, shapes, tensors
-from autotune.compiling import own_compile, so_far, why_no_compiler
+from autotune.compiling import own_compile, refuse_torchscript, so_far, why_no_compiler
 from autotune.device import Device, device_named, why_allocator_is_set
 from autotune.errors import WorkloadError
 from autotune.facts import Facts, ScriptFacts
@@ -71,6 +71,8 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
         progress("first step", {})
         script = Path(spec.source.script)
         watch(driver, script)
+        for model in driver.models.models:
+            refuse_torchscript(model)
         trained = trained_by(driver.models.models, driver.optimizers.optimizers)
         if (elsewhere := why_elsewhere(script.name, trained.values(), device.torch)) is not None:
             raise elsewhere

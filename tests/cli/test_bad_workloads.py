@@ -117,6 +117,11 @@ CASES = [
         ("model() returned NoneType, which is no nn.Module",),
     ),
     Case(
+        "model of TorchScript",
+        f"w = autotune.Workload(model=lambda: torch.jit.script(nn.Linear(4, 3)), dataset=lambda: data(), {LINEAR}",
+        ("the model is TorchScript", "Train the module that it was made of"),
+    ),
+    Case(
         "dataset factory returns a loader",
         f"w = autotune.Workload(model=lambda: nn.Linear(4, 3), dataset=lambda: DataLoader(data()), {LINEAR}",
         ("dataset() returned a DataLoader", "loader=(batch_size, **options)"),
