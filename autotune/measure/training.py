@@ -135,6 +135,11 @@ class Training:
                 raise WorkloadError(f"optimizer() returned {type(item).__name__}, which is no Optimizer")
         return optimizers
 
+    @property
+    def optimizer_kinds(self) -> list[str]:
+        """The names of the optimizers' classes, in order."""
+        return [type(item).__name__ for item in self.optimizers]
+
     def trainable(self) -> Mapping[str, Tensor]:
         return {name: item for name, item in self.model.named_parameters() if item.requires_grad}
 

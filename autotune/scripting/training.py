@@ -81,6 +81,11 @@ class ScriptTraining(Training):
         """Return optimizers like the script's, as `tuned` builds them."""
         return [tuned.optimizer(_rebuilt, item) for item in self.driver.optimizers.optimizers]
 
+    @property
+    def optimizer_kinds(self) -> list[str]:
+        """The names of the classes of the script's optimizers, in order."""
+        return [type(item).__name__ for item in self.driver.optimizers.optimizers]
+
     def trainable(self) -> Mapping[str, Tensor]:
         """Return what may change: the models' parameters, and what the optimizers hold beside them, as an image."""
         return trained_by(self.driver.models.models, self.driver.optimizers.optimizers)

@@ -112,7 +112,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         inplace=inplace,
         inplace_refused=inplace_refused,
         inplace_recomputed=recomputable and inplace_check.works_recomputed(),
-        optimizer=", ".join(type(item).__name__ for item in training.optimizers),
+        optimizer=", ".join(training.optimizer_kinds),
         optimizer_impls=implementations,
         optimizer_impls_refused=implementations_refused,
         default_optimizer=workload.optimizer is None,

@@ -21,7 +21,7 @@ TOLERANCE = 1e-3  # of two first updates, relative to the largest change of the 
 
 def probe_implementations(training: Training) -> tuple[tuple[str, ...], str | None]:
     """Return the implementations that do something else than the default and update alike, or why there are none."""
-    names = ", ".join(dict.fromkeys(type(item).__name__ for item in training.optimizers))
+    names = ", ".join(dict.fromkeys(training.optimizer_kinds))
     found: list[str] = []
     reasons: list[str] = []
     for name in FLAGS:

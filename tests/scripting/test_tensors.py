@@ -57,6 +57,8 @@ BESIDE_A_MODEL = """
 
 @pytest.mark.parametrize("script", [IMAGE, FACTORS, BESIDE_A_MODEL])
 def test_what_the_optimizer_holds_is_trained(real, write, script):
-    _, record = probed_and_measured(real, write(script))
+    facts, record = probed_and_measured(real, write(script))
     assert record.outcome is Outcome.OK, record.failure
     assert record.measurement.updates >= 3
+    if script is IMAGE:
+        assert facts.optimizer_impls_refused == "LBFGS takes neither foreach nor fused"
