@@ -138,14 +138,20 @@ def nbytes(batch: Any) -> int:
 
 
 def shapes(batch: Any) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of all tensors, in the order of the structure."""
-    return tuple(tuple(tensor.shape) for tensor in tensors(batch))
+    """Return the shapes of all tensors, in the order of the structure.
+
+    A nested tensor, whose parts differ in shape, has the number of its parts and that of all their elements.
+    """
+    return tuple(
+        (tensor.size(0), tensor.numel()) if tensor.is_nested else tuple(tensor.shape) for tensor in tensors(batch)
+    )
 
 
 def describe(item: Any, depth: int = 4) -> str:
     """Return the structure in one line: "[float32[64, 3, 32, 32], int64[64]]"."""
     if isinstance(item, Tensor):
-        return f"{str(item.dtype).removeprefix('torch.')}{list(item.shape)}"
+        sizes = f"[{item.size(0)}, ...]" if item.is_nested else list(item.shape)
+        return f"{str(item.dtype).removeprefix('torch.')}{sizes}"
     if depth == 0:
         return "..."
     if isinstance(item, Mapping):

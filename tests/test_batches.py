@@ -176,6 +176,16 @@ def test_bytes_and_shapes():
     assert shapes(batch) == ((2, 3, 4, 4), (2,))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_whose_parts_differ_in_shape(layout):
+    batch = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)], layout=layout)
+    assert describe([batch]) == "[float32[2, ...]]"
+    assert shapes([batch]) == ((2, 18),)
+    assert nbytes([batch]) == 18 * 4
+    assert clone([batch])[0].size(0) == 2
+
+
 @pytest.mark.parametrize(
     ("batch", "text"),
     [
