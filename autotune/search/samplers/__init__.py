@@ -17,6 +17,7 @@ __all__ = ["SAMPLERS", "distributions", "make_sampler"]
 
 STRUCTURED = "structured"
 LARGEST_GRID = 100_000  # configs that are listed in memory
+SEEDS = 2**31  # generators take no seed below 0, and some none much above this
 
 
 Factory = Callable[[Space, int], BaseSampler]
@@ -41,6 +42,7 @@ def make_sampler(
     Raises:
         UsageError: there is none of that name, or it cannot handle this space.
     """
+    seed %= SEEDS
     if name == STRUCTURED:
         from autotune.search.samplers.structured import StructuredSampler
 

@@ -127,3 +127,12 @@ def test_a_grid_too_large_to_list_is_refused() -> None:
     space = make_space(accelerator_context(), restricted={"batch_size": range(8, 257)})
     with pytest.raises(UsageError, match="too large"):
         make_sampler("grid", space, 0)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**40])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_any_whole_number_is_a_seed(name: str, seed: int, small_space: Space) -> None:
+    study = study_of(small_space, name, seed)
+    for _ in range(5):
+        trial = ask(study, small_space)
+        tell(study, trial, observe(config_from(small_space, trial.params)))
