@@ -17,15 +17,21 @@ ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
 """outcomes of the baseline after which nothing else makes sense: what the user runs today does not run"""
 
 
+def baseline_failed(baseline: Measured) -> bool:
+    """Return whether the baseline's last run failed for good and no other run of it was measured."""
+    measured = any(item.measurement for item in baseline.records)
+    return bool(baseline.records) and not measured and baseline.records[-1].outcome in ENDS_THE_SEARCH
+
+
 def check_baseline(baseline: Measured, folder: RunFolder) -> None:
     """Go on unless the baseline's last run failed for good and no other run of it was measured.
 
     Raises:
         ScriptError: it did; carries the user's traceback.
     """
-    record = baseline.records[-1]
-    if record.outcome not in ENDS_THE_SEARCH or any(item.measurement for item in baseline.records):
+    if not baseline_failed(baseline):
         return
+    record = baseline.records[-1]
     trouble = record.failure or Failure(reason=record.outcome.value)
     raise ScriptError(
         f"the baseline does not run: {trouble.message or trouble.reason}",

@@ -20,7 +20,7 @@ from autotune.options.accumulation import samples_per_update
 from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
 from autotune.search.aim import Aim
-from autotune.search.dead_ends import check_baseline, check_failures, nothing_usable
+from autotune.search.dead_ends import baseline_failed, check_baseline, check_failures, nothing_usable
 from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.measured import Measured, eligible, ranked
@@ -108,6 +108,9 @@ class Search:
             SearchFailed: every trial fails alike.
             DoesNotFit: nothing fits.
         """
+        if baseline_failed(self.baseline):  # and so ended the search that is resumed: its cause may be gone
+            self._measure(self._ledger.ask_for(self.space.baseline), self.space.baseline, REPEAT)
+            check_baseline(self.baseline, self._folder)
         while True:
             if (disturbed := self._disturbed()) is not None:
                 self._repeat(disturbed)

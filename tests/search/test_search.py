@@ -207,6 +207,18 @@ def test_a_failing_baseline_ends_the_search_with_the_users_traceback(search: Har
     assert search.states() == {"FAIL": 1}
 
 
+def test_a_search_that_ended_with_its_baseline_measures_it_again_when_it_is_resumed(search: Harness) -> None:
+    with pytest.raises(ScriptError):
+        search(SimulatedRunner(rule=lambda spec: Outcome.ERROR))
+    with pytest.raises(ScriptError):
+        search(SimulatedRunner(rule=lambda spec: Outcome.ERROR), resume=True)
+    mended = SimulatedRunner()
+    result = search(mended, resume=True, verify="quick")
+    assert mended.configs[0] == mended.configs[1] == dict(result.search.baseline.config)
+    assert result.search.baseline.usable
+    assert result.answers[0].claim is not None
+
+
 def test_b9_a_baseline_that_does_not_fit_sends_the_search_down(search: Harness) -> None:
     runner = SimulatedRunner(host_bytes=lambda config: config["batch_size"] * MIB)
     result = search(runner, baseline={"batch_size": 256}, host_memory_limit_bytes=100 * MIB, trials=12)
