@@ -214,9 +214,10 @@ def _measured(
     for name, item in (("baseline", baseline), ("config", chosen)):
         if item.sample_s is not None:  # the verification's own come first
             figures.setdefault(f"{name}_samples_per_s", float(f"{1 / item.sample_s:.4g}"))
-        peaks = [seen.peak_bytes for seen in item.seen if seen.peak_bytes is not None]
-        if peaks:
-            figures[f"{name}_peak_bytes"] = max(peaks)
+        # of all windows too: a config that options were taken back from was never a trial of the search
+        peak = max(item.peak_bytes, figures.get(f"{name}_peak_bytes", 0))
+        if peak:
+            figures[f"{name}_peak_bytes"] = peak
     if "config_peak_bytes" in figures:
         figures["limit_bytes"] = limit
         figures["margin_bytes"] = limit - figures["config_peak_bytes"]

@@ -24,10 +24,10 @@ from autotune.search.measured import Measured, ranked
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import Verification, attribute, finalists, sentence, verify
-from autotune.search.verification.attribution import Attribution, Confirmation
+from autotune.search.verification.attribution import MINIMAL, Attribution, Confirmation
 from autotune.search.verification.claim import BASELINE, CANDIDATE, Claim
 from autotune.search.verification.design import DESIGNS, THOROUGH, Design
-from autotune.search.verification.statistics import Verdict
+from autotune.search.verification.statistics import NO_FASTER, Verdict
 from autotune.search.verification.windows import Measure
 from autotune.search.verification.wording import contribution
 from autotune.trials.folder import RunFolder
@@ -73,7 +73,10 @@ class Answer:
         if claim is None:
             return {}
         told = self.confirmation or claim  # what was measured of this very config, where it was
-        found: dict[str, Any] = {"status": sentence(told), "verdict": claim.verdict.value}
+        status = sentence(told)
+        if self.confirmation is None and Config(**claim.candidate) != self.config:
+            status = f"what you run today; the best config found beside it: {status}"
+        found: dict[str, Any] = {"status": status, "verdict": claim.verdict.value}
         if told.comparison is not None and claim.verdict is not Verdict.INCONCLUSIVE:
             found["speedup"] = round(told.comparison.speedup, 4)
             found["interval"] = [round(told.comparison.lower, 4), round(told.comparison.upper, 4)]
@@ -81,6 +84,9 @@ class Answer:
         if own is not None and own.figures is not None:
             found["baseline_samples_per_s"] = float(f"{1 / own.figures.baseline_sample_s:.4g}")
             found["config_samples_per_s"] = float(f"{1 / own.figures.candidate_sample_s:.4g}")
+            arms = {"baseline": BASELINE, "config": CANDIDATE if own is claim else MINIMAL}
+            peaks = {f"{name}_peak_bytes": own.peak_bytes(arm) for name, arm in arms.items()}
+            found |= {name: peak for name, peak in peaks.items() if peak}
         return found
 
 
@@ -281,7 +287,7 @@ def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | Non
 def _no_better(claim: Claim, aim: Aim) -> bool:
     """Return whether the config is proven to be no better than what there is."""
     if aim == FASTEST:
-        return claim.verdict in (Verdict.SLOWER, Verdict.SAME)
+        return claim.verdict in NO_FASTER
     found = claim.comparison
     peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
     return found is not None and aim.prefers_baseline(found.speedup, *peaks)

@@ -453,6 +453,23 @@ def test_a_verified_search_claims_and_says_what_each_option_gives(search: Harnes
     }
 
 
+def test_the_memory_of_a_config_that_options_were_taken_back_from_is_that_of_its_windows(search: Harness) -> None:
+    """It was no trial of the search; and a window may need more than the trial before it did."""
+    later = 50 * MIB
+
+    def host_bytes(config: Mapping[str, Any]) -> int:
+        return (100 + config["batch_size"]) * MIB + (later if len(search.listener.labels) > 14 else 0)
+
+    runner = SimulatedRunner(noise=0.005, host_bytes=host_bytes)
+    result = search(runner, trials=14, verify="full", seed=1)
+    assert any(answer.confirmation is not None for answer in result.answers)
+    for answer, path in zip(result.answers, (search.folder.best, search.folder.best_same_batch), strict=False):
+        measured = read_document(path)["measured"]
+        needed = (100 + answer.config["batch_size"]) * MIB + later
+        assert (measured["config_peak_bytes"], measured["margin_bytes"]) == (needed, GIB - needed)
+        assert measured["baseline_peak_bytes"] == 132 * MIB + later
+
+
 def test_a_search_that_was_not_verified_is_verified_when_it_is_resumed(search: Harness) -> None:
     search(SimulatedRunner(noise=0.005), trials=8)
     again = SimulatedRunner(noise=0.005)
@@ -466,6 +483,10 @@ def test_a_verification_of_equals_claims_nothing(search: Harness) -> None:
     flat._answer = _equal(flat)  # type: ignore[method-assign]
     result = search(flat, trials=10, verify="quick")
     assert all("faster" not in answer.sentence for answer in result.answers)
+    assert result.best == result.search.space.baseline
+    # the verdict is of another config than the file's
+    status = read_document(search.folder.best)["measured"]["status"]
+    assert str(status).startswith("what you run today; the best config found beside it: no measurable difference")
 
 
 def _equal(runner: SimulatedRunner) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.config import Config
-from autotune.search.verification.claim import Figures, figures_of, pairs
+from autotune.search.verification.claim import Figures, figures_of, largest_peak, pairs
 from autotune.search.verification.design import THOROUGH, Design
 from autotune.search.verification.schedule import mirrored
 from autotune.search.verification.statistics import MARGIN, MIN_PAIRS, Comparison, Verdict, compare
@@ -68,6 +68,10 @@ class Confirmation:
     def figures(self) -> Figures | None:
         """What baseline and smaller config came to; None where one of them was never measured."""
         return figures_of(self.windows, BASELINE, MINIMAL)
+
+    def peak_bytes(self, arm: str) -> int:
+        """Return the largest peak of an arm's windows, of the memory that decides whether the config fits."""
+        return largest_peak(self.windows, arm)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ class Claim:
 
     def peak_bytes(self, arm: str) -> int:
         """Return the largest peak of an arm's windows, of the memory that decides whether a config fits."""
-        return max((window.peak_bytes for window in self.windows if window.arm == arm), default=0)
+        return largest_peak(self.windows, arm)
 
     @property
     def figures(self) -> Figures | None:
@@ -74,6 +74,11 @@ class Figures:
     candidate_sample_s: float
     baseline_step_s: float
     candidate_step_s: float
+
+
+def largest_peak(windows: Sequence[Window], arm: str) -> int:
+    """Return the largest peak of an arm, of the memory that decides whether a config fits; 0 where there is none."""
+    return max((window.peak_bytes for window in windows if window.arm == arm), default=0)
 
 
 def figures_of(windows: Sequence[Window], baseline: str, candidate: str) -> Figures | None:

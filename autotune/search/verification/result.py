@@ -37,6 +37,8 @@ class Verification:
     """of the best config of all; None: no finalist could be measured"""
     same_batch: Claim | None = None
     """of the best one that keeps the baseline's samples per step; None where that is `best`, or there is none"""
+    passed_over: Claim | None = None
+    """of the first of the choice, where it proved no faster than the baseline and `best`, which keeps its batch, did"""
     dropped: tuple[Dropped, ...] = ()
     """finalists that failed, in any stage"""
     self_test: Claim | None = None
@@ -49,7 +51,7 @@ class Verification:
         yield from (found for found in (self.best, self.same_batch) if found is not None)
 
     def _configs(self) -> Iterator[Mapping[str, Any]]:
-        for claim in self.claims():
+        for claim in (*self.claims(), *filter(None, [self.passed_over])):
             yield from (claim.baseline, claim.candidate)
         for why in self.attributions:
             yield from (why.baseline, why.winner, why.config)

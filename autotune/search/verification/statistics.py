@@ -35,6 +35,10 @@ class Verdict(enum.StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+NO_FASTER = (Verdict.SLOWER, Verdict.SAME)
+"""verdicts that prove a candidate to be no better than the baseline"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A candidate against the baseline after some rounds. Ratios are the baseline's time over the candidate's."""

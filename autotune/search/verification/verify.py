@@ -13,7 +13,7 @@ from autotune.search.verification.choice import Choice, Dropped, Ranked, choose
 from autotune.search.verification.claim import Claim, claim
 from autotune.search.verification.design import THOROUGH, Design
 from autotune.search.verification.result import Verification
-from autotune.search.verification.statistics import MIN_PAIRS
+from autotune.search.verification.statistics import MIN_PAIRS, NO_FASTER, Verdict
 from autotune.search.verification.windows import Bench, Measure
 
 CHOOSE_SHARE = 0.4  # of the time at most: 4 rounds of 4 arms against 12 of 2
@@ -52,12 +52,13 @@ def verify(
         # at most a fifth: the answers need the rest
         tested = claim(bench.part(0.2), baseline, baseline, design, alpha=design.alpha, seed=seed, stage="aa")
     choice = choose(bench.part(CHOOSE_SHARE), baseline, distinct, design, seed)
-    best, same_batch, dropped = _answers(bench, baseline, choice, keeps, aim, design, seed)
+    best, same_batch, passed_over, dropped = _answers(bench, baseline, choice, keeps, aim, design, seed)
     return Verification(
         design=design,
         choice=choice,
         best=best,
         same_batch=same_batch,
+        passed_over=passed_over,
         dropped=(*choice.dropped, *dropped),
         self_test=tested,
     )
@@ -71,8 +72,10 @@ def _answers(
     aim: Aim,
     design: Design,
     seed: int,
-) -> tuple[Claim | None, Claim | None, list[Dropped]]:
-    """Return the claims of both answers (the second only where it is another config), and who was dropped."""
+) -> tuple[Claim | None, Claim | None, Claim | None, list[Dropped]]:
+    """Return the claims of both answers (the second only where it is another config), that of a config which was to be
+    the first and is not, and who was dropped.
+    """
     baseline_s = choice.baseline_s or math.inf
     order = _by(aim, choice.ranking, baseline_s)
     keeping = _by(aim, [ranked for ranked in choice.ranking if keeps(Config(**ranked.config))], baseline_s)
@@ -95,8 +98,11 @@ def _answers(
     failed = [Config(**item.config) for item in dropped]
     left = [config for config in keeping if config not in failed]
     if not two or not left or best is None or Config(**best.candidate) == left[0]:
-        return best, None, dropped
-    return best, first_that_runs(bench, left, seed + 2), dropped
+        return best, None, None, dropped
+    same_batch = first_that_runs(bench, left, seed + 2)
+    if aim == FASTEST and best.verdict in NO_FASTER and same_batch and same_batch.verdict is Verdict.FASTER:
+        return same_batch, None, best, dropped  # else the baseline would be the first answer, beside what beats it
+    return best, same_batch, None, dropped
 
 
 def _by(aim: Aim, ranking: Sequence[Ranked], baseline_s: float) -> list[Config]:

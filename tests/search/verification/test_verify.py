@@ -58,6 +58,21 @@ def test_one_answer_where_the_best_keeps_the_batch():
     assert result.same_batch is None
 
 
+def test_a_config_no_faster_than_the_baseline_gives_way_to_one_that_is():
+    """Else the first answer would be the baseline, beside a second one that is proven to be faster."""
+
+    def noise(index: int) -> float:
+        return -0.4 if found.configs[index] == FASTER and index < 12 else 0.001 * (index % 3)
+
+    times = {BASELINE: 1.0, FAST: 0.9, FASTER: 1.0}
+    found = SyntheticMachine(times.__getitem__, noise)
+    result = run(found, finalists=(FASTER, FAST))
+    assert (result.best.candidate, result.best.verdict) == (dict(FAST), Verdict.FASTER)
+    assert result.same_batch is None
+    assert (result.passed_over.candidate, result.passed_over.verdict) == (dict(FASTER), Verdict.SAME)
+    assert list(result.claims()) == [result.best]
+
+
 def test_the_caller_says_what_keeps_the_batch():
     result = run(machine(), keeps_batch=lambda config: True)
     assert result.best.candidate == dict(FASTER)
