@@ -25,6 +25,7 @@ from autotune.search.verification import Verdict
 
 STYLES = {Verdict.FASTER: "bold green", Verdict.INCONCLUSIVE: "bold yellow"}
 """of the verdict's line; the others are bold"""
+TAKEN_BACK = "options that gave nothing were taken back after that, and the rest measured again"
 
 
 def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = False) -> None:
@@ -46,7 +47,7 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
     style = STYLES.get(best.claim.verdict, "bold") if best.claim else "bold"
     console.print(plain(_verdict(evidence, best), style))
     if best.claim is not None and not best.is_claimed and changes(best.config, run.baseline):
-        console.print(plain("Options that gave nothing were taken back after that, and the rest measured again."))
+        console.print(plain(f"{TAKEN_BACK.capitalize()}."))
     if checked := evidence.numerics(best):
         console.print(plain(checked))
     console.print()
@@ -63,7 +64,9 @@ def print_summary(console: Console, evidence: Evidence, *, interrupted: bool = F
         console.print(plain(line, "dim"))
     for other in evidence.answers[1:]:
         differs = values_text(differs_from(other.config, run.baseline)) or "the baseline itself"
-        told = other.sentence.partition(" (")[0] if other.is_claimed else other.sentence
+        told = other.sentence
+        if other.claim is not None and not other.is_claimed and changes(other.config, run.baseline):
+            told += f"; {TAKEN_BACK}"
         console.print()
         console.print(plain(f"Best with the baseline's samples per optimizer step: {differs}", "bold"))
         console.print(plain(f"{told or 'not verified'}: {other.path}"), soft_wrap=True)
