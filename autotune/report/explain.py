@@ -32,7 +32,7 @@ def print_explanation(console: Console, run: Run, found: Explanation) -> None:
     console.print()
     _print_expected(console, run, "best measured, smoothed by the model", found.best_measured)
     if found.best_expected is None:
-        console.print(plain("every config that likely fits was measured"))
+        console.print(plain("every config that likely fits and runs was measured"))
     else:
         _print_expected(console, run, "best expected of the rest", found.best_expected)
 

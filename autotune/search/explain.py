@@ -20,7 +20,8 @@ from autotune.search.model.encoding import Rows
 from autotune.search.observation import counting, observe
 from autotune.search.setup import deciding_limit
 
-LIKELY = 0.5  # P(fits) from which on a config is named: more likely than not
+LIKELY = 0.5  # P(fits and runs) from which on a config is named: more likely than not
+MEANS = np.zeros((1, 3))  # the normals of the posterior's means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,7 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
         memory=tuple(_memory_line(space, belief, best)),
         limit_bytes=limit,
         best_measured=Expected(config=best, sample_s=best_time, spread=0.0),
-        best_expected=_best_left(belief, np.random.default_rng(seed)),
+        best_expected=_best_left(belief, belief.measured[first], np.random.default_rng(seed)),
     )
 
 
@@ -107,13 +108,13 @@ def explain_if_measured(info: RunInfo, records: Sequence[TrialRecord], seed: int
 def _effects(space: Space, belief: Belief, best: Config) -> list[ValueEffect]:
     effects = []
     own_row = belief.encoding.rows([best])
-    own_time, own_spread = float(belief.time.log_time(own_row)[0]), float(belief.time.spread(own_row)[0])
+    own_time, own_spread = float(belief.outlook(own_row, MEANS).times[0, 0]), float(belief.time.spread(own_row)[0])
     for name, values in space.choices.items():
         if len(values) < 2 or name not in best:
             continue
         others = [space.canonical(best.replace(**{name: value})) for value in values]
         rows = belief.encoding.rows(others)
-        times, spreads = belief.time.log_time(rows), belief.time.spread(rows)
+        times, spreads = belief.outlook(rows, MEANS).times[0], belief.time.spread(rows)
         for value, time, spread in zip(values, times, spreads, strict=True):
             same = value == best[name]
             effects.append(
@@ -121,7 +122,7 @@ def _effects(space: Space, belief: Belief, best: Config) -> list[ValueEffect]:
                     option=name,
                     value=value,
                     in_best=same,
-                    ratio=1.0 if same else math.exp(float(time) - own_time),
+                    ratio=1.0 if same else float(time) / own_time,
                     spread=0.0 if same else math.hypot(float(spread), own_spread),
                 )
             )
@@ -148,16 +149,18 @@ def _memory_line(space: Space, belief: Belief, best: Config) -> list[BatchMemory
     ]
 
 
-def _best_left(belief: Belief, rng: np.random.Generator) -> Expected | None:
-    rows = candidates.candidates(belief.encoding, belief.measured[:1], rng)
-    rows = candidates.without(belief.encoding, rows, belief.tried)
-    rows = rows[belief.fits(rows) >= LIKELY]
-    if not len(rows):
+def _best_left(belief: Belief, best: Rows, rng: np.random.Generator) -> Expected | None:
+    """Return the config left that is believed to be fastest; `best` is the row whose neighbourhood counts."""
+    rows = candidates.candidates(belief.encoding, best[None], rng)
+    rows = candidates.without_conflicts(belief.encoding, candidates.without(belief.encoding, rows, belief.tried))
+    outlook = belief.outlook(rows, MEANS)
+    likely = outlook.fits * outlook.runs >= LIKELY
+    if not likely.any():
         return None
-    times = belief.time.log_time(rows)
+    times = np.where(likely, outlook.times[0], np.inf)
     index = int(np.argmin(times))
     return Expected(
         config=belief.encoding.config(rows[index]),
-        sample_s=math.exp(times[index]),
+        sample_s=float(times[index]),
         spread=float(belief.time.spread(rows[index : index + 1])[0]),
     )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from autotune.errors import RunFolderError
-from autotune.records import Source
+from autotune.records import Outcome, Source, TrialSpec
 from autotune.report.explain import print_explanation
 from autotune.report.run import read_run
-from autotune.search.explain import explain
+from autotune.search.explain import Explanation, explain
 from autotune.search.info import space_of
 from autotune.search.run import search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
-from tests.search.simulated import Listener, SimulatedRunner
+from tests.search.simulated import FACTS, Listener, SimulatedRunner
 
 GIB = 1 << 30
 
@@ -71,3 +75,37 @@ def test_nothing_measured_is_an_error(folder: RunFolder) -> None:
     run = read_run(folder)
     with pytest.raises(RunFolderError, match="nothing was measured"):
         explain(run.info, [])
+
+
+def explained(path: Path, runner: SimulatedRunner, **options: Any) -> Explanation:
+    script = path / "train.py"
+    script.write_text("x = 1\n")
+    wishes = Wishes(trials=10, host_memory_limit_bytes=GIB, headroom=0.0, **options)
+    folder = RunFolder(path / "run")
+    search_workload(Source(script=str(script)), folder, wishes, Listener(), verify="none", runner=runner)
+    run = read_run(folder)
+    return explain(run.info, run.screening)
+
+
+def test_what_failed_whenever_it_was_tried_is_not_expected_to_be_best(tmp_path: Path) -> None:
+    def rule(spec: TrialSpec) -> Outcome | None:
+        return Outcome.ERROR if spec.config.get("precision") == "bf16" else None
+
+    found = explained(tmp_path, SimulatedRunner(rule=rule))
+    assert found.best_expected is not None
+    assert found.best_expected.config["precision"] == "fp32"
+
+
+def test_a_planned_training_is_explained_with_its_start(tmp_path: Path) -> None:
+    """What compiles starts too late for so short a training, however fast it is then."""
+
+    def start(config: Mapping[str, Any]) -> float:
+        return 60.0 if config.get("compile_mode") == "default" else 1.0
+
+    runner = SimulatedRunner(facts=dataclasses.replace(FACTS, compile_refused=None), start=start)
+    found = explained(tmp_path, runner, steps=100, restricted={"compile_mode": ["off", "default"]})
+    ratio = {(item.option, item.value): item.ratio for item in found.effects}
+    assert found.best_measured.config["compile_mode"] == "off"
+    assert ratio["compile_mode", "default"] > 5
+    assert found.best_expected is not None
+    assert found.best_expected.config["compile_mode"] == "off"
