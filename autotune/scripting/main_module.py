@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+
+import torch
 
 from autotune.errors import ScriptError
 from autotune.workload.script import QUIET, is_library
@@ -38,12 +42,19 @@ def run_as_main(script: Path, arguments: tuple[str, ...], *, called: str = "") -
 
 
 def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], None]:
+    """Set what a script finds when it begins; return what sets it back, so that it finds that again."""
     before = sys.modules["__main__"], sys.argv, list(sys.path)
+    here, gradients = os.getcwd(), torch.is_grad_enabled()
+    start_method = multiprocessing.get_start_method(allow_none=True)
     sys.modules["__main__"], sys.argv = module, argv
     sys.path.insert(0, folder)
 
     def restore() -> None:
         sys.modules["__main__"], sys.argv, sys.path[:] = before
+        with suppress(OSError):  # the folder may be gone
+            os.chdir(here)
+        torch.set_grad_enabled(gradients)
+        multiprocessing.set_start_method(start_method, force=True)  # a script may set it once only
 
     return restore
 
