@@ -33,6 +33,11 @@ class TrainingClock:
         """Return the seconds of all pauses that are over."""
         return self._left_out
 
+    @property
+    def reads_other(self) -> bool:
+        """Whether a loader was iterated that the script does not train on, and none of its own since."""
+        return self._other_began is not None
+
     def train(self) -> None:
         """The script trains."""
         self.between_epochs, self._other_began, self._updates_to_come = False, None, 0

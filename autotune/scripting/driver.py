@@ -62,8 +62,8 @@ class Driver:
         self.losses = Losses(self._backward_begins)
         self.request: Batches | None = None
         """of the script, which is held there"""
-        self.first_batch_s = self.first_step_s = 0.0
-        """of the steps before the script is held for the first time"""
+        self.first_batch_s = 0.0
+        """seconds that the script waited for its first batch"""
         self.on_rerun: Callable[[], None] = _nothing
         self.forwards = 0
         """outermost forwards of models in training mode"""
@@ -90,7 +90,6 @@ class Driver:
         self._changes = Changes()
         self._ready = self._held = False
         self._updates_of_run = 0
-        self._asked_at = 0.0
         self._enough: Callable[[], bool] | None = None
         self._unseen = False
         """an epoch ends that is no part of what is timed"""
@@ -229,7 +228,6 @@ class Driver:
         self.optimizers.forget()
         self.models.stop_finding()
         self.models.find()
-        self._asked_at = time.perf_counter()
         self._script = greenlet(lambda *_: self._execute(), parent=self._protocol)
         return self._script
 
@@ -279,8 +277,6 @@ class Driver:
         if batches.turn.over:  # as of every iterator: those who read ahead may ask at the end again
             raise StopIteration
         now = time.perf_counter()
-        if batches.seen.fetched > 0 and not self.first_step_s:
-            self.first_step_s = now - self._asked_at
         training = self._ready and self.loaders.is_training(batches.seen)
         if training:
             self._comes_back.asked()
@@ -293,8 +289,7 @@ class Driver:
             batches.turn.given += 1
             batches.turn.waiting += 1
             batches.given += 1
-            self._asked_at = time.perf_counter()
-            self.first_batch_s = self.first_batch_s or self._asked_at - now
+            self.first_batch_s = self.first_batch_s or time.perf_counter() - now
             self._fetched_from.add(batches.seen)
             return batch
         self.clock.train()
@@ -392,6 +387,8 @@ class Driver:
             self.input_size = None if first is None else first.size(0)
         evaluating = is_evaluating(model)
         self.forwards += not evaluating
+        if evaluating and self._is_of_step(model):
+            return
         if evaluating:
             self.clock.end_tail()
         if not self._ready or (self.clock.between_epochs and self.found and self.found.loader is not None):
@@ -400,3 +397,11 @@ class Driver:
             self.clock.evaluate()
         else:
             self.clock.train()
+
+    def _is_of_step(self, model: nn.Module) -> bool:
+        """Whether a forward without gradients is a part of the step: of a teacher, a target or frozen layers.
+
+        No optimizer trains these, and they are called on a batch that an update is still to follow.
+        """
+        on_batch = bool(self._asked_of) or (self.found is not None and self.found.loader is None)
+        return on_batch and not self.clock.reads_other and not self.optimizers.train(model)

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -62,6 +63,8 @@ class OptimizerHooks:
         """those that were made and have made no step yet"""
         self._plan, self._on_update, self._ours, self._on_new = plan, on_update, ours, on_new
         self._handles: list[Any] = []
+        self._trained: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        """models that were asked about, and whether the optimizers so far train them"""
 
     def install(self, changes: Changes) -> None:
         make, hooks = Optimizer.__init__, self
@@ -94,12 +97,22 @@ class OptimizerHooks:
     def forget(self) -> None:
         """Begin anew: the script runs again."""
         self.optimizers.clear()
+        self._trained.clear()
+
+    def train(self, model: nn.Module) -> bool:
+        """Return whether an optimizer that has made a step has parameters of the model."""
+        if model not in self._trained:
+            groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
+            held = {item for group in groups for item in group["params"]}
+            self._trained[model] = any(item in held for item in model.parameters())
+        return self._trained[model]
 
     def _number(self, optimizer: Optimizer) -> int:
         for number, item in enumerate(self.optimizers):
             if item is optimizer:
                 return number
         self.optimizers.append(optimizer)
+        self._trained.clear()
         return len(self.optimizers) - 1
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
