@@ -25,8 +25,8 @@ class CudnnBenchmark(Option):
             return Inapplicable("cuDNN works on CUDA devices only")
         if not facts.convolution_ranks:
             return Inapplicable("the model has no convolution")
-        if facts.deterministic:
-            return Inapplicable("the script asks for deterministic algorithms")
+        if facts.deterministic or context.baseline.get("deterministic"):
+            return Inapplicable("deterministic algorithms are asked for")
         if facts.variable_shapes:
             return Inapplicable("shapes vary between batches, and each new shape would be searched again")
         return (False, True)

@@ -444,7 +444,7 @@ def test_deterministic_algorithms_are_kept_by_every_run_and_what_breaks_them_is_
     space = make_space(wished)
     assert space.baseline["deterministic"] is True
     assert space.choices["deterministic"] == (True,)
-    assert space.choices["cudnn_benchmark"] == (False,)
+    assert "deterministic" in space.reasons["cudnn_benchmark"]
     assert "max-autotune-no-cudagraphs" not in space.choices["compile_mode"]
     assert space.canonical(Config(batch_size=64))["deterministic"] is True
     assert space.expert()["deterministic"] is True
