@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from autotune.errors import RunFolderError
+from autotune.options import OPTIONS
 from autotune.records import Outcome, Source, TrialSpec
 from autotune.report.explain import print_explanation
 from autotune.report.run import read_run
@@ -109,3 +110,18 @@ def test_a_planned_training_is_explained_with_its_start(tmp_path: Path) -> None:
     assert ratio["compile_mode", "default"] > 5
     assert found.best_expected is not None
     assert found.best_expected.config["compile_mode"] == "off"
+
+
+def test_what_cannot_run_together_is_not_expected_to_be_best(tmp_path: Path) -> None:
+    """Each helps by itself, so that both would be best."""
+    modes = {"deterministic": [False, True], "compile_mode": ["off", "max-autotune-no-cudagraphs"]}
+
+    def seconds(config: Mapping[str, Any]) -> float:
+        return 1e-3 * 0.5 ** sum(config.get(name) == values[1] for name, values in modes.items())
+
+    runner = SimulatedRunner(facts=dataclasses.replace(FACTS, compile_refused=None), seconds=seconds)
+    excluded = sorted(OPTIONS.keys() - modes.keys() - {"batch_size"})
+    found = explained(tmp_path, runner, restricted={"batch_size": [32, 64, 128], **modes}, excluded=excluded)
+    assert found.best_measured.sample_s < 7e-4
+    expected = found.best_expected
+    assert expected is None or not all(expected.config[name] == values[1] for name, values in modes.items())
