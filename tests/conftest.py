@@ -24,8 +24,10 @@ def torch_switches() -> Iterator[None]:
     """Set torch's process-wide switches back after a test that applied a config and kept it."""
     threads, benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
     precision, budget = torch.get_float32_matmul_precision(), functorch.activation_memory_budget
+    deterministic = torch.are_deterministic_algorithms_enabled()
     yield
     torch.set_num_threads(threads)
     torch.backends.cudnn.benchmark = benchmark
     torch.set_float32_matmul_precision(precision)
     functorch.activation_memory_budget = budget
+    torch.use_deterministic_algorithms(deterministic)
