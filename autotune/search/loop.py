@@ -25,7 +25,7 @@ from autotune.search.events import Events
 from autotune.search.ledger import Ledger
 from autotune.search.measured import Measured, eligible, ranked
 from autotune.search.observation import INTERRUPTED, Observation, observe
-from autotune.search.same_batch import counterparts, has_two_answers, trials_kept
+from autotune.search.same_batch import counterparts, has_two_answers, likely_fit, trials_kept
 from autotune.search.samplers.plan import baseline_due
 from autotune.search.setup import Prepared, Wishes, deciding_limit
 from autotune.search.specs import Specs
@@ -318,7 +318,9 @@ class Search:
         walls = [record.wall_s for item in self.measured.values() for record in item.records]
         near = self._run_count + len(left) >= self._wishes.trials
         near = near or self._clock() + (len(left) + 1) * max(walls, default=0.0) >= self._deadline
-        return left[0] if left and (near or ending) else None
+        if not left or not (near or ending):
+            return None
+        return next(iter(likely_fit(self.space, self._seen(), left)), None)
 
     def _left_over(self) -> Iterator[Config]:
         """Yield unmeasured legal configs in random order."""

@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 from autotune.config import Config
 from autotune.options.accumulation import samples_per_update
 from autotune.options.space import Space
+from autotune.search.model.belief import LIKELY_FITS, Belief
+from autotune.search.observation import Observation
 from autotune.search.setup import Wishes
 
 KEPT = ((24, 3), (12, 2), (5, 1))
@@ -38,3 +40,10 @@ def counterparts(space: Space, best: Sequence[Config], known: Collection[Config]
         if samples_per_update(config) != samples_per_update(space.baseline)
     ]
     return [config for config in dict.fromkeys(moved) if config not in known and space.legal(config) is None]
+
+
+def likely_fit(space: Space, seen: Sequence[Observation], configs: Sequence[Config]) -> list[Config]:
+    """Return the configs that likely fit after what was seen: the best may have a smaller batch than the baseline."""
+    belief = Belief(space, seen, beside=configs)
+    fits = belief.fits(belief.encoding.rows(configs)) >= LIKELY_FITS
+    return [config for config, fine in zip(configs, fits, strict=True) if fine]

@@ -412,6 +412,23 @@ def test_c56_trials_are_kept_for_the_second_answer(search: Harness, sampler: str
     assert (result.search.measured[same].sample_s or 9) <= (result.search.measured[counterpart].sample_s or 0)
 
 
+def test_no_trial_for_the_second_answer_is_lost_to_memory(
+    search: Harness,
+) -> None:
+    def host_bytes(config: Mapping[str, Any]) -> int:
+        return (300 + 6 * config["batch_size"] * (1 + config.get("num_workers", 0))) * MIB
+
+    runner = SimulatedRunner(
+        host_bytes=host_bytes,
+        seconds=lambda config: 1e-3 * (1.0 + config["batch_size"] / 500) / (1 + min(2, config.get("num_workers", 0))),
+    )
+    result = search(runner, trials=20, host_memory_limit_bytes=600 * MIB)
+    assert result.best["batch_size"] < 32
+    assert result.best["num_workers"]
+    lost = [config for config in runner.configs[5:] if host_bytes(config) > 600 * MIB]
+    assert not lost
+
+
 @pytest.mark.parametrize(
     "wishes", [{"keep_batch": True}, {"effective_batch": 64}, {"restricted": {"batch_size": [64, 128]}}]
 )

@@ -21,6 +21,8 @@ from autotune.search.model.start import StartModel
 from autotune.search.model.step import StepModel
 from autotune.search.observation import Observation
 
+LIKELY_FITS = 0.9  # configs less likely to fit are no longer tried; by results/search/oracle: hardly one ran over
+
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial
 from autotune.config import Config
 from autotune.options.space import Space
 from autotune.search.model import candidates as pool
-from autotune.search.model.belief import Belief
+from autotune.search.model.belief import LIKELY_FITS, Belief
 from autotune.search.model.encoding import INERT, Encoding, FloatArray, Rows
 from autotune.search.samplers.distributions import contains, distributions, parameters
 from autotune.search.samplers.history import History, read_history
@@ -26,7 +26,6 @@ OPTIMISM = 1.5  # standard deviations below the mean that the quick look suppose
 CAUTION = 2  # exponent of P(fits): a trial that does not fit is lost and teaches but a bound; by simulation (synthetic)
 LEAST_FITS = 0.15  # configs less likely to fit are never tried
 BOLD_TRIALS = 5  # so long a trial that does not fit teaches where the limit is; later ones know it; judgement
-LIKELY_FITS = 0.9  # configs less likely to fit are not tried then; by results/search/oracle: hardly one ran over
 # exponent of a trial's cost: 0 for a budget in trials, 1 for one in seconds; half way by simulation (synthetic)
 THRIFT, TIMED_THRIFT = 0.5, 1.0
 FEW_TRIALS = 8  # below this budget the model only exploits
