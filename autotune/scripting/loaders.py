@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -18,6 +16,7 @@ from autotune.plan import Plan
 from autotune.samples import epoch_batches
 from autotune.scripting.changes import Changes
 from autotune.scripting.passes import Pass, Passes
+from autotune.scripting.site import Site, site_of_caller
 from autotune.workload.script import is_library
 
 SIGNATURE = inspect.signature(DataLoader.__init__)
@@ -31,8 +30,6 @@ SAMPLERS = ("sampler", "batch_sampler")
 
 Kind = tuple[int | None, bool]
 """batch size, and whether something orders the samples, as it rarely does for an evaluation"""
-
-Site = tuple[tuple[str, int], ...]
 
 
 @dataclass(eq=False)
@@ -193,7 +190,7 @@ class LoaderHooks:
             if given is None:
                 make(loader, *args, **kwargs)
                 return
-            seen = SeenLoader(len(hooks.seen), _site(), given, kind_of(given), hooks._made_of(given))
+            seen = SeenLoader(len(hooks.seen), site_of_caller(), given, kind_of(given), hooks._made_of(given))
             seen.first = hooks._made_before(seen) if seen.made_of is None else seen.made_of.root
             ordered = seen.kind[1] or isinstance(given["dataset"], IterableDataset)
             if hooks.guess and hooks.training is None and ordered:
@@ -320,18 +317,3 @@ def why_batches_are_given(arguments: dict[str, Any], made_at: str) -> str | None
 
 def _fewer(data: Any, than: int) -> bool:
     return isinstance(data, Sized) and len(data) < than
-
-
-def _site() -> Site:
-    """Return where we are: file and line of each frame up to the main module, innermost first.
-
-    Those of libraries tell apart what one line of the script has them make, as loaders for training and evaluation.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    found = []
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith("<"):
-            found.append((name, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(found)

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from autotune.implementations import built_with, skipped
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
+from autotune.scripting.site import Site, site_of_caller
 
 Hook = Callable[..., None]
 
@@ -43,7 +44,10 @@ class Subscription:
 
 
 class OptimizerHooks:
-    """Sees each update of the script's optimizers, which are numbered by their first step."""
+    """Sees each update of the script's optimizers, which are numbered by their first step.
+
+    One that is made anew for each epoch keeps its number, and the old one may go, as it would without us.
+    """
 
     def __init__(
         self,
@@ -56,11 +60,16 @@ class OptimizerHooks:
 
         `on_new` is called when an optimizer is made, and before its first step.
         """
-        self.optimizers: list[Optimizer] = []
         self.before: list[Subscription] = []
         self.after: list[Subscription] = []
         self.idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         """those that were made and have made no step yet"""
+        self._numbers: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._sites: weakref.WeakKeyDictionary[Optimizer, Site] = weakref.WeakKeyDictionary()
+        self._made_at: list[Site | None] = []
+        """by number"""
+        self._stepped: list[bool] = []
+        """by number: whether the last one made has made a step"""
         self._plan, self._on_update, self._ours, self._on_new = plan, on_update, ours, on_new
         self._handles: list[Any] = []
         self._trained: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
@@ -73,8 +82,7 @@ class OptimizerHooks:
         def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             make(optimizer, *args, **kwargs)
             if not hooks._ours():
-                hooks.idle.add(optimizer)
-                hooks._on_new()
+                hooks._made(optimizer, site_of_caller())
 
         self.watch()
         changes.add(self.stop_watching)
@@ -96,8 +104,19 @@ class OptimizerHooks:
 
     def forget(self) -> None:
         """Begin anew: the script runs again."""
-        self.optimizers.clear()
-        self._trained.clear()
+        for known in (self._numbers, self._sites, self._made_at, self._stepped, self._trained):
+            known.clear()
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the optimizers so far; some may be gone, and be made anew."""
+        return range(len(self._stepped))
+
+    @property
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers that there are, in order; of those that are made anew, the last one."""
+        last = {number: optimizer for optimizer, number in self._numbers.items()}
+        return [last[number] for number in sorted(last)]
 
     def train(self, model: nn.Module) -> bool:
         """Return whether an optimizer that has made a step has parameters of the model."""
@@ -107,13 +126,26 @@ class OptimizerHooks:
             self._trained[model] = any(item in held for item in model.parameters())
         return self._trained[model]
 
+    def _made(self, optimizer: Optimizer, site: Site) -> None:
+        """Note a new optimizer: one that the script makes anew for another epoch, where that of its place has stepped.
+
+        Of several made at one place, as in a list, each is followed by one of the next such list.
+        """
+        self.idle.add(optimizer)
+        self._sites[optimizer] = site
+        number = next((n for n in self.numbers if self._stepped[n] and self._made_at[n] == site), None)
+        if number is not None:
+            self._numbers[optimizer], self._stepped[number] = number, False
+            self._trained.clear()
+        self._on_new()
+
     def _number(self, optimizer: Optimizer) -> int:
-        for number, item in enumerate(self.optimizers):
-            if item is optimizer:
-                return number
-        self.optimizers.append(optimizer)
-        self._trained.clear()
-        return len(self.optimizers) - 1
+        if optimizer not in self._numbers:
+            self._numbers[optimizer] = len(self._stepped)
+            self._made_at.append(self._sites.get(optimizer))
+            self._stepped.append(False)
+            self._trained.clear()
+        return self._numbers[optimizer]
 
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._ours():
@@ -130,6 +162,7 @@ class OptimizerHooks:
         if self._ours():
             return
         number = self._number(optimizer)
+        self._stepped[number] = True
         for item in list(self.after):
             if item.number == number:
                 item.hook(optimizer, args, kwargs)

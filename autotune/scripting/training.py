@@ -44,7 +44,7 @@ class ScriptTraining(Training):
         self.tuned = ScriptTuned(driver)
         self.model = _model(driver.models.models)
         self.optimizers: list[Any] = [
-            ScriptOptimizer(driver.optimizers, number) for number in range(len(driver.optimizers.optimizers))
+            ScriptOptimizer(driver.optimizers, number) for number in driver.optimizers.numbers
         ]
         self.loader = TunedLoader(ScriptSteps(driver) if self.host is None else ScriptBatches(driver), _as_it_is)
         self.workload = Workload(
