@@ -262,7 +262,7 @@ class Cuda(Accelerator):
                 "make Tuned before anything else uses the device",
                 stacklevel=3,
             )
-        _set_allocator("expandable_segments:True")
+        restore = expand_segments_from_the_start()
         try:
             probe = torch.empty(SEGMENT_PROBE_BYTES, dtype=torch.uint8, device=self.torch)
             address = probe.data_ptr()
@@ -272,7 +272,7 @@ class Cuda(Accelerator):
         own = [item for item in segments if 0 <= address - item["address"] < item["total_size"]]
         if not held and not any(item.get("is_expandable") for item in own):
             raise Unsupported(f"expandable_segments has no effect on {self.name}")
-        return lambda: _set_allocator("expandable_segments:False")
+        return restore
 
     def retries(self) -> int:
         return int(torch.cuda.memory_stats(self.torch).get("num_alloc_retries", 0))
@@ -328,6 +328,17 @@ def why_allocator_is_set() -> str | None:
     return None
 
 
+def expand_segments_from_the_start() -> Callable[[], None]:
+    """Let CUDA's allocator grow its segments once the process uses it; returns how to set that back.
+
+    Does not begin to use it: the process may still choose its cards. Without CUDA nothing happens.
+    """
+    if not torch.backends.cuda.is_built():
+        return lambda: None
+    _set_allocator("expandable_segments:True")
+    return lambda: _set_allocator("expandable_segments:False")
+
+
 def _set_allocator(setting: str) -> None:
     """Change one setting of CUDA's allocator, keeping what the environment says of the others."""
     given = next((os.environ[name] for name in ALLOCATOR_VARIABLES if os.environ.get(name)), "")
@@ -346,7 +357,7 @@ def device_named(name: str = "") -> Device:
     """
     if not name:
         accelerator = torch.accelerator.current_accelerator(check_available=True)
-        device = torch.device("cpu") if accelerator is None else torch.device(accelerator.type, 0)
+        device = torch.device("cpu") if accelerator is None else accelerator
     elif name in OTHERS:
         return OTHERS[name]()
     else:
@@ -358,5 +369,7 @@ def device_named(name: str = "") -> Device:
         return Device(torch.device("cpu"))
     if not torch.accelerator.is_available() or (device.index or 0) >= torch.accelerator.device_count():
         raise UsageError(f"there is no device {name} here", hint="Leave out --device to use the best there is.")
-    device = torch.device(device.type, device.index or 0)
+    # without a number, as in torch itself, it is the current one: each process of several has set its own
+    index = torch.accelerator.current_device_index() if device.index is None else device.index
+    device = torch.device(device.type, index)
     return Cuda(device) if device.type == "cuda" else Accelerator(device)

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from autotune import device as module
+from autotune.config import Config
 from autotune.device import Cuda, Device, DevicePeaks, device_named, why_allocator_is_set
 from autotune.errors import Unsupported, UsageError
+from autotune.scripting.run import AppliedConfig
 
 
 def test_the_cpu_has_neither_cap_nor_peaks_of_its_own():
@@ -73,6 +75,19 @@ def test_without_a_name_it_is_the_best_there_is(monkeypatch):
     assert device_named().type == "cpu"
 
 
+@pytest.mark.parametrize("name", ["", "cuda"])
+def test_a_name_without_a_number_is_the_current_card(monkeypatch, name):
+    answers = {
+        "current_accelerator": lambda check_available=True: torch.device("cuda"),
+        **{"is_available": lambda: True, "device_count": lambda: 4},
+        **{"current_device_index": lambda: 2, "set_device_index": lambda index: None},
+    }
+    for key, answer in answers.items():
+        monkeypatch.setattr(torch.accelerator, key, answer)
+    assert device_named(name).torch == torch.device("cuda", 2)
+    assert device_named("cuda:1").torch == torch.device("cuda", 1)
+
+
 def test_an_accelerator_keeps_its_lifetime_peak_over_resets(monkeypatch):
     class Memory:
         peak = 100
@@ -109,6 +124,7 @@ class FakeCuda:
         monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: held)
         monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment])
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+        monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
         monkeypatch.setattr(torch, "empty", lambda *sizes, **others: tensor)
         monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", self.settings.append)
         for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
@@ -125,6 +141,19 @@ def test_segments_expand_and_are_set_back_with_the_environments_other_settings(m
         "max_split_size_mb:64,expandable_segments:True",
         "max_split_size_mb:64,expandable_segments:False",
     ]
+
+
+def test_a_run_lets_segments_expand_without_beginning_to_use_the_card(monkeypatch):
+    fake = FakeCuda(monkeypatch)
+
+    def used(*_):
+        raise AssertionError("the script can no longer choose its cards")
+
+    for owner, name in ((torch.cuda, "memory_snapshot"), (torch.accelerator, "set_device_index")):
+        monkeypatch.setattr(owner, name, used)
+    with AppliedConfig(Config(expandable_segments=True), None, lambda applied: None):
+        assert fake.settings == ["expandable_segments:True"]
+    assert fake.settings[1:] == ["expandable_segments:False"]
 
 
 def test_segments_that_do_not_expand_are_unsupported(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 import torch
@@ -23,6 +24,29 @@ def why_elsewhere(script: str, parameters: Iterable[Tensor], device: torch.devic
         f"the parameters that {script} trains lie on {' and '.join(places)}, and what would be measured is {device}",
         hint=f"Name the device that it trains on: --device {places[0]}. Or let it train on {device}.",
     )
+
+
+def visible_cards() -> str | None:
+    """Return the cards that the environment lets this process see, as CUDA names them; None: all."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def why_another_card(script: str, before: str | None, now: str | None) -> ScriptError | None:
+    """Return why a script that lets itself see other cards than `before` would be measured on the wrong one, or None.
+
+    It comes too late: the device is in use by then, and would be another one than in a run without us.
+    """
+    if now == before or now is None or _first(now) == _first(before or "0"):
+        return None
+    return ScriptError(
+        f"{script} sets CUDA_VISIBLE_DEVICES={now} itself, when the device is in use already: it would be measured on "
+        "another card than the one that it trains on",
+        hint=f"Set it outside: CUDA_VISIBLE_DEVICES={now} autotune search {script}",
+    )
+
+
+def _first(cards: str) -> str:
+    return cards.partition(",")[0].strip()
 
 
 def _numbered(device: torch.device) -> tuple[str, int]:

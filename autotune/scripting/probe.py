@@ -26,7 +26,7 @@ from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given
 from autotune.scripting.models import trained_by
-from autotune.scripting.placed import why_elsewhere
+from autotune.scripting.placed import visible_cards, why_another_card, why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
@@ -62,6 +62,7 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
     progress("device", {})
     device = device_named(spec.device)
     free_bytes = device.free_bytes()  # before the script builds anything there
+    cards = visible_cards()
     changes, settings = Changes(), Settings()
     settings.install(changes)
     driver = Driver(script_of(spec.source), Plan(), device)
@@ -71,6 +72,9 @@ def probe_script(spec: TrialSpec, progress: Callable[..., None], seconds: dict[s
         progress("first step", {})
         script = Path(spec.source.script)
         watch(driver, script)
+        another = why_another_card(script.name, cards, visible_cards()) if device.is_accelerator else None
+        if another is not None:
+            raise another
         for model in driver.models.models:
             refuse_torchscript(model)
         trained = trained_by(driver.models.models, driver.optimizers.optimizers)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from autotune.config import Config
-from autotune.device import device_named
+from autotune.device import expand_segments_from_the_start
 from autotune.errors import WorkloadError
 from autotune.options import OPTIONS
 from autotune.plan import Plan, plan_for
@@ -64,8 +64,8 @@ class AppliedConfig:
 
     def __enter__(self) -> AppliedConfig:
         self.settings.install(self._first)
-        if self.plan.expandable_segments:  # first of all, before anything is on the device
-            self._changes.add(device_named().expand_segments())
+        if self.plan.expandable_segments:
+            self._changes.add(expand_segments_from_the_start())
         for switch in self.plan.switches:
             self._changes.add(switch())
         self.settings.by_option.clear()  # so far it was our own switches

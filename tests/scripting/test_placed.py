@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from autotune.scripting.placed import why_elsewhere
+from autotune.scripting.placed import why_another_card, why_elsewhere
 
 ELSEWHERE = """
     import torch
@@ -58,3 +58,17 @@ def test_the_refusal_names_where_they_lie_and_the_way_out(devices, measured, nam
 def test_a_script_whose_parameters_lie_elsewhere_is_refused(real, write):
     failure = real.refusal(write(ELSEWHERE), unmodified=True)
     assert "lie on meta, and what would be measured is cpu" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [(None, None), ("1", "1"), (None, "0"), (None, "0,1"), ("2,3", "2"), ("1", None)]
+)
+def test_a_script_that_sees_the_same_card_first_is_measured_on_it(before, now):
+    assert why_another_card("train.py", before, now) is None
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, "1"), ("0", "1,0"), ("2,3", "3"), (None, "")])
+def test_a_script_that_chooses_another_card_too_late_is_told_to_choose_it_outside(before, now):
+    found = why_another_card("train.py", before, now)
+    assert f"CUDA_VISIBLE_DEVICES={now} itself" in found.message
+    assert f"CUDA_VISIBLE_DEVICES={now} autotune search train.py" in found.hint
