@@ -15,6 +15,7 @@ AutotuneError                 every error of ours; one clear message, no traceba
 from __future__ import annotations
 
 LONGEST_TEXT = 10_000  # characters; errors exist that print a whole tensor
+NO_TERMINAL = "A trial has no terminal: nothing can be asked for there."
 
 
 def text_of(error: BaseException) -> str:
@@ -25,6 +26,11 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be had: {type(inner).__name__})"
     half = LONGEST_TEXT // 2
     return text if len(text) <= LONGEST_TEXT else f"{text[:half]} [...] {text[-half:]}"
+
+
+def asks_for_input(error: BaseException) -> bool:
+    """Whether an error is what `input()` raises where nobody answers."""
+    return isinstance(error, EOFError) and text_of(error) == "EOF when reading a line"
 
 
 class AutotuneError(Exception):

@@ -60,8 +60,8 @@ def parse_allowed(texts: Iterable[str]) -> frozenset[str]:
     for name in names:
         if name not in askable:
             raise UsageError(
-                f"--allow {name}: {name} is tried anyway where it applies",
-                hint=f"What must be asked for: {', '.join(askable)}",
+                f"--allow {name}: {name} needs no leave",
+                hint=f"What is tried with leave alone: {', '.join(askable)}. --fix sets an option to a value.",
             )
     return frozenset(names)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -34,8 +33,8 @@ from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
 from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
+from autotune.scripting.outside import Outside
 from autotune.scripting.passes import Passes, State
-from autotune.scripting.threads import OtherThreads
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
@@ -84,7 +83,7 @@ class Driver:
         """what was compiled before the script began"""
         self._execute = execute
         self._protocol = getcurrent()
-        self._threads = OtherThreads(self._protocol)
+        self.outside = Outside(self._protocol, lambda: self._updates_of_run > 0)
         self._script: greenlet | None = None
         self._comes_back = ComesBack()
         self._changes = Changes()
@@ -108,7 +107,7 @@ class Driver:
             self._changes.add(self.device.expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
-        self._threads.install(self._changes)
+        self.outside.install(self._changes)
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)
         self.losses.install(self._changes)
@@ -260,9 +259,9 @@ class Driver:
             raise cannot_run_twice(updates, error) from error
 
     def _raise_refusal(self) -> None:
-        """Raise what the script's own threads were refused, where it ended without being left."""
-        if self._threads.refused is not None:
-            raise self._threads.refused
+        """Raise what the script's threads or processes were refused, where it ended without being left."""
+        if self.outside.refused is not None:
+            raise self.outside.refused
 
     # -- the script's side ------------------------------------------------------------------------------------------
 
@@ -270,7 +269,7 @@ class Driver:
         return getcurrent() is self._protocol
 
     def _ask(self, batches: Batches) -> Any:
-        if threading.current_thread() is not threading.main_thread():
+        if not self.outside.here:
             return next(batches.inner)  # read ahead by the script itself: where its steps begin does not show
         if batches.aside:
             return self._next(batches)
@@ -323,7 +322,7 @@ class Driver:
         return torch.is_grad_enabled(), not models or any(model.training for model in models)
 
     def _updated(self, number: int) -> None:
-        self._threads.look()
+        self.outside.look()
         self.clock.updated()
         self.updates[number] += 1
         self._updates_of_run += 1

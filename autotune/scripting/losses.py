@@ -11,6 +11,11 @@ from torch import Tensor
 from autotune.scripting.changes import Changes
 
 
+def in_backward_pass() -> bool:
+    """Whether a backward pass runs: what is called now is recomputed in it, or a hook of it."""
+    return torch._C._current_graph_task_id() != -1
+
+
 class Losses:
     """Notes the last loss, as it was before a GradScaler scaled it, and counts the backward passes."""
 
@@ -26,19 +31,26 @@ class Losses:
         self.last = None
 
     def install(self, changes: Changes) -> None:
-        backward, scale = Tensor.backward, torch.amp.GradScaler.scale
+        backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
         unscaled: list[Tensor] = []
 
-        def note_backward(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-            self.last = unscaled.pop() if unscaled else tensor.detach()
-            self.count += 1
-            self._on_backward()
-            return backward(tensor, *args, **kwargs)
+        def note_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if not in_backward_pass():
+                self.last = unscaled.pop() if unscaled else _first(tensors)
+                self.count += 1
+                self._on_backward()
+            return backward(tensors, *args, **kwargs)
 
         def note_scale(scaler: Any, outputs: Any) -> Any:
             if isinstance(outputs, Tensor):
                 unscaled[:] = [outputs.detach()]
             return scale(scaler, outputs)
 
-        changes.patch(Tensor, "backward", note_backward)
+        changes.patch(torch.autograd, "backward", note_backward)  # that of tensors calls it
         changes.patch(torch.amp.GradScaler, "scale", note_scale)
+
+
+def _first(tensors: Any) -> Tensor | None:
+    """Return the first of the tensors that a backward pass starts from, detached; None where it is an edge."""
+    given = tensors if isinstance(tensors, list | tuple) else [tensors]
+    return next((item.detach() for item in given if isinstance(item, Tensor)), None)

@@ -7,6 +7,7 @@ from autotune.scripting.loaders import SeenLoader
 
 LOST_AFTER = 200  # steps without the training loader; an evaluation makes none, a phase in between rarely so many
 EPOCHS_OF_ANOTHER = 2  # a loader of some other training may be read whole in between
+BY_CYCLE = "itertools.cycle(loader) keeps all batches of one epoch in memory and reads the loader no more. "
 
 
 class ComesBack:
@@ -36,12 +37,12 @@ class ComesBack:
             return None
         first = "the one" if known is None or not known.made_at else f"that of {known.made_at}"
         if self._other is None:
-            now = "without a DataLoader"
+            now, way = "without a DataLoader", BY_CYCLE
         else:
-            now = f"with the loader of {self._other.made_at or 'a library'}"
+            now, way = f"with the loader of {self._other.made_at or 'a library'}", ""
         return ScriptError(
             f"the script goes on training {now}, and has made {self._updates} updates since it last read {first} that "
             "it began with: autotune measures on that one alone",
-            hint="Let it train on one loader, which it may make anew in one place, with one batch size and order. Or "
-            "give it a workload, of which `autotune init` writes most.",
+            hint="Let it train on one loader, which it may make anew in one place, with one batch size and order. "
+            f"{way}Or give it a workload, of which `autotune init` writes most.",
         )

@@ -19,6 +19,7 @@ from autotune.errors import WorkloadError
 from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 from autotune.scripting.lent import lent
+from autotune.scripting.losses import in_backward_pass
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
 MOST_LOOKS = 32  # a script that makes an optimizer for each step would have every module's call looked at all the time
@@ -125,7 +126,7 @@ class ModelHooks:
         def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or hooks._inside:
                 return plain(module, *args, **kwargs)
-            recomputed = torch._C._current_graph_task_id() != -1  # in a backward pass, by torch.utils.checkpoint
+            recomputed = in_backward_pass()  # by torch.utils.checkpoint
             if not (hooks._is_cast_again(module) if recomputed else hooks._is_model(module)):
                 return plain(module, *args, **kwargs)
             hooks._inside = True

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from autotune.scripting.changes import Changes
+from autotune.scripting.losses import in_backward_pass
 from autotune.scripting.models import Autocast
 
 SWITCHES = {
@@ -45,7 +46,7 @@ class Settings:
 
         def note_autocast(context: Any) -> Any:
             # what a backward pass recomputes enters the autocast of its forward again, on or off
-            own = not isinstance(context, Autocast) and torch._C._current_graph_task_id() == -1
+            own = not isinstance(context, Autocast) and not in_backward_pass()
             self.own_autocast = self.own_autocast or own
             return enter(context)
 

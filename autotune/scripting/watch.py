@@ -50,9 +50,12 @@ def watch(driver: Driver, script: Path) -> None:
             hint=f"It may change its parameters itself; torch.optim.SGD does the same. Or:\n{EXAMPLE}",
         )
     if not driver.updates:
+        hint = "Does it need arguments to train? They go after --."
+        if driver.outside.processes:
+            hint = f"What it trains in processes that it starts ({driver.outside.processes}) is not seen. {hint}"
         raise ScriptError(
             f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",
-            hint=f"Does it need arguments to train? They go after --.\n{EXAMPLE}",
+            hint=f"{hint}\n{EXAMPLE}",
         )
 
 

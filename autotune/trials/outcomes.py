@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autotune.errors import text_of
+from autotune.errors import NO_TERMINAL, asks_for_input, text_of
 from autotune.records import Failure, Outcome
 
 HOST, DEVICE = "out of host memory", "out of device memory"
@@ -47,6 +47,7 @@ ADVICE = {
     "or use fewer workers or a smaller prefetch_factor.",
     "too many open files": "Raise the limit (ulimit -n), or use fewer workers.",
     "a loader worker exited unexpectedly": "The dataset or collate_fn ended the process; num_workers=0 shows where.",
+    "input was asked for": NO_TERMINAL,
 }
 
 
@@ -101,6 +102,8 @@ def _decisive(error: BaseException) -> tuple[BaseException, Classified]:
 def _classify_one(error: BaseException) -> Classified | None:
     if isinstance(error, MemoryError):
         return Classified(Outcome.OUT_OF_MEMORY, HOST)
+    if asks_for_input(error):
+        return Classified(Outcome.ERROR, "input was asked for")
     # torch.OutOfMemoryError by name: the steering process reads outcomes without torch
     if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
         return Classified(Outcome.OUT_OF_MEMORY, DEVICE)

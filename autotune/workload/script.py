@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from autotune.errors import AutotuneError, ScriptError, text_of
+from autotune.errors import NO_TERMINAL, AutotuneError, ScriptError, asks_for_input, text_of
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
@@ -65,7 +65,7 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
         own = [f"{Path(item.filename).name}, line {item.lineno}" for item in frames if not is_library(item.filename)]
         raise ScriptError(f"{own[-1] if own else script.name}: {error.message}", hint=error.hint) from None
     except BaseException as error:
-        hint = "A trial has no terminal: nothing can be asked for there." if isinstance(error, EOFError) else ""
+        hint = NO_TERMINAL if asks_for_input(error) else ""
         raise ScriptError(
             f"{script.name} failed when it was imported: {brief(error)}", hint=hint, traceback=user_traceback(error)
         ) from error

@@ -93,7 +93,7 @@ def test_c06_script_that_trains_on_import_is_not_run(run, write, tmp_path):
         (("--choices", "num_worker=0"), ("unknown option: num_worker",)),
         (("--exclude", "precison"), ("unknown option: precison", "Did you mean precision?")),
         (("--allow", "nonsense"), ("unknown option: nonsense",)),
-        (("--allow", "precision"), ("precision is tried anyway", "must be asked for: cache_dataset")),
+        (("--allow", "precision"), ("precision needs no leave", "with leave alone: cache_dataset")),
         (("--fix", "precision=fp32", "--exclude", "precision"), ("precision", "--fix", "--exclude")),
         (("--memory-limit", "lots"), ("--memory-limit lots: not a size", "20GiB")),
         (("--memory-limit", "9" * 400), ("not a size",)),

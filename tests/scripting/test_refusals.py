@@ -8,7 +8,7 @@ from autotune.facts import ScriptFacts
 from autotune.records import Outcome
 
 TRAINS = """
-    import threading, time, signal
+    import multiprocessing, os, threading, time, signal
     import torch
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
@@ -42,6 +42,19 @@ THREADS = {
     ),
 }
 
+PROCESSES = {
+    "forked": "child = multiprocessing.get_context('fork').Process(target=work)\nchild.start()\nchild.join()\n",
+    "forked by hand": "child = os.fork()\nif not child: work()\nos.waitpid(child, 0)\n",
+    "with the signal taken": (
+        "signal.signal(signal.SIGURG, signal.SIG_IGN)\n"
+        "child = multiprocessing.get_context('fork').Process(target=work)\nchild.start()\nchild.join()\n"
+    ),
+    "spawned": "import torch.multiprocessing as mp\nmp.spawn(work, nprocs=2)\n",
+    "forked by torch": (
+        "from torch.multiprocessing import start_processes\nstart_processes(work, nprocs=2, start_method='fork')\n"
+    ),
+}
+
 
 @pytest.fixture
 def train(write):
@@ -68,6 +81,28 @@ def test_a_thread_that_begins_to_train_after_the_probe_is_refused_too(real, trai
     assert "trains in a thread other than the main one" in record.failure.message
 
 
+@pytest.mark.parametrize("name", PROCESSES)
+def test_training_in_processes_of_its_own_is_refused_at_once(real, train, name):
+    failure = real.refusal(train(PROCESSES[name]), unmodified=True, timeout_s=30.0)
+    assert "trains in a process" in failure.message or "train.py:27 trains in processes" in failure.message
+    assert "call itself what trains" in failure.message
+    assert "greenlet" not in real.log_text
+
+
+def test_a_process_that_begins_to_train_after_the_probe_is_refused_too(real, train):
+    script = train("work(2)\n" + PROCESSES["forked"])
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
+    assert record.outcome is Outcome.ERROR
+    assert "trains in a process" in record.failure.message
+
+
+def test_training_that_cannot_be_seen_in_other_processes_is_named(real, train):
+    spawned = "child = multiprocessing.get_context('spawn').Process(target=work, args=(2,))"
+    script = train(f"if __name__ == '__main__':\n    {spawned}\n    child.start()\n    child.join()\n")
+    failure = real.refusal(script, unmodified=True)
+    assert "trains in processes that it starts (1) is not seen" in failure.message
+
+
 PHASES = """
 work(2)
 full = DataLoader(data(), batch_size=4, shuffle=True)
@@ -92,6 +127,12 @@ def test_a_script_that_goes_on_without_a_loader_is_left(real, train):
     script = train("work(2)\nwhile True:\n    step(torch.ones(4, 4), torch.ones(4, 1))\n")
     record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
     assert "goes on training without a DataLoader" in record.failure.message
+
+
+def test_a_script_that_goes_on_with_kept_batches_is_told_what_keeps_them(real, train):
+    script = train("import itertools\nfor x, y in itertools.cycle(loader()):\n    step(x, y)\n")
+    record = real.run(script, config={"batch_size": 4}, unmodified=True, found=ScriptFacts(loader=0), dataset_length=32)
+    assert "itertools.cycle(loader) keeps all batches" in record.failure.message
 
 
 BY_ITSELF = {

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader
 
@@ -33,7 +33,7 @@ def run(capsys):
 def patched():
     """Return everything that scripting patches, and the hooks that torch holds for all."""
     return (
-        *(DataLoader.__init__, DataLoader.__iter__, nn.Module.__call__, Tensor.backward),
+        *(DataLoader.__init__, DataLoader.__iter__, nn.Module.__call__, torch.autograd.backward),
         *(torch.autocast.__enter__, torch.amp.GradScaler.scale, torch.amp.GradScaler.__init__, torch.set_num_threads),
         *(torch.optim.Adam.__init__, sys.modules["__main__"], sys.argv, list(sys.path)),
         dict(optimizers._global_optimizer_pre_hooks),
