@@ -154,7 +154,8 @@ def measure_window(session: Session, plan: BlockPlan, rule: StopRule) -> tuple[l
             plan = replace(plan, steps=2 * plan.steps, epochs=2 * plan.epochs)
         session.progress("window", {"block": len(blocks), "sample_s": block.wall_s / block.samples})
         decision = rule.decide(blocks, session.left_out() - left_out)
-    threads = session.workers + torch.get_num_threads()
+    # those of a step that is computed elsewhere are idle
+    threads = session.workers + (1 if session.device.is_accelerator else torch.get_num_threads())
     for flag in flags_between(before, Reading.take(family()), threads, usable_cores()):
         session.flag(flag)
     if session.device.retries() > retries:

@@ -39,7 +39,7 @@ class GpuWatch:
         self._held_before = 0
         self._process_bytes = 0
         self._gained_bytes = 0
-        self._found = False
+        self._found = self._shared = False
         self._others: frozenset[int] | None = None
         self._flags: set[str] = set()
         self._clocks: list[int] = []
@@ -58,7 +58,7 @@ class GpuWatch:
 
         Args:
             family: the trial's other processes.
-            timed: the trial is in its timed window, so that the clocks are those of its figures.
+            timed: the trial is in its timed window, so that clocks and disturbances are those of its figures.
         """
         ours = {self._pid, *family}
         for handle in self._handles:
@@ -74,11 +74,13 @@ class GpuWatch:
             return
         if not self._found:
             self._found, self._flags, self._clocks, self._others = True, set(), [], None
+            self._shared = False
         used = sum(item.usedGpuMemory or 0 for item in running if item.pid in ours)
         self._process_bytes = max(self._process_bytes, used)
         # a notebook that steers has a context of its own, and waits
-        self._look_at_others(handle, frozenset(item.pid for item in running) - ours - {os.getpid()})
-        self._look_at_clocks(handle, timed)
+        self._look_at_others(handle, frozenset(item.pid for item in running) - ours - {os.getpid()}, timed)
+        if timed:
+            self._look_at_clocks(handle)
 
     def _look_at_card(self, timed: bool) -> None:
         held = int(self._nvml.nvmlDeviceGetMemoryInfo(self._card).used)
@@ -86,14 +88,17 @@ class GpuWatch:
         if self._found:
             return  # the processes are known, and only their memory is not
         running = self._running(self._card)
-        self._look_at_others(self._card, self._before.intersection(item.pid for item in running))
-        self._look_at_clocks(self._card, timed)
+        self._look_at_others(self._card, self._before.intersection(item.pid for item in running), timed)
+        if timed:
+            self._look_at_clocks(self._card)
 
-    def _look_at_others(self, handle: Any, others: frozenset[int]) -> None:
+    def _look_at_others(self, handle: Any, others: frozenset[int], timed: bool) -> None:
         """Flag other processes that come, go or compute; one that only holds memory takes no time."""
         before, self._others = self._others, others
         if others != (others if before is None else before) or compute(handle, others, self._nvml):
-            self._flags.add("gpu_shared")
+            self._shared = True
+            if timed:
+                self._flags.add("gpu_shared")
 
     def _running(self, handle: Any) -> Sequence[Any]:
         """Return the processes on a card; none where the driver does not tell, as in some containers."""
@@ -102,19 +107,26 @@ class GpuWatch:
             return found
         return ()
 
-    def _look_at_clocks(self, handle: Any, timed: bool) -> None:
-        reasons = self._nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    def _look_at_clocks(self, handle: Any) -> None:
+        with suppress(self._nvml.NVMLError):
+            self._clocks.append(int(self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)))
+        reasons = self._reasons(handle)
         if reasons & THROTTLE_REASONS:
             self._flags.add("gpu_throttled")
         if reasons & POWER_CAP:
             self._flags.add("power_capped")
-        if timed:
-            self._clocks.append(int(self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)))
+
+    def _reasons(self, handle: Any) -> int:
+        """Return why the clocks are lower than they could be; 0 where the driver does not tell."""
+        for ask in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+            with suppress(self._nvml.NVMLError):  # drivers before 535 know the second name alone
+                return int(getattr(self._nvml, ask)(handle))
+        return 0
 
     def seen(self) -> Mapping[str, Any]:
         """Return what was seen; empty where no card ran the trial."""
         used = self._process_bytes
-        if not used and "gpu_shared" not in self._flags:
+        if not used and not self._shared:
             used = self._gained_bytes
         if not used and not self._flags:
             return {}

@@ -184,7 +184,7 @@ def lock_name(device: str, gpus: Sequence[Gpu], environ: Mapping[str, str] = os.
             known = next((gpu.uuid for gpu in gpus if chosen and gpu.uuid.startswith(chosen)), chosen)
             return "".join(letter for letter in known if letter.isalnum() or letter in "-_") or "cuda"
         index = int(chosen)
-    uuid = ""
-    with suppress(IndexError):
-        uuid = gpus[index].uuid
+    # CUDA numbers cards by their speed, the driver by their place; among different ones nobody knows which is meant
+    alike = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({gpu.name for gpu in gpus}) < 2
+    uuid = gpus[index].uuid if alike and index < len(gpus) else ""
     return uuid or f"cuda-{index}"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,20 @@ def test_what_stands_in_the_file_is_data(tmp_path, text):
 def test_one_name_for_one_piece_of_hardware(device, gpus, shown, name):
     environ = {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
     assert lock_name(device, gpus, environ) == name
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "cuda-0"),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, "GPU-0a"),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, "cuda-1"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1"}, "GPU-1a"),
+    ],
+)
+def test_no_card_is_taken_for_another_where_they_differ_and_are_numbered_by_speed(environ, name):
+    cards = [replace(card, name=f"card {index}") for index, card in enumerate(CARDS)]
+    assert lock_name("cuda:0", cards, environ) == name
 
 
 def test_the_device_that_the_probe_finds_is_held_too(monkeypatch, tmp_path):

@@ -177,22 +177,22 @@ class Driver:
     [
         ({}, 0, {}),
         ({9: 500}, 0x40, {}),  # a card that the trial does not use
-        ({1: 100}, 0, {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}),
-        ({1: 100, 2: 50}, 0x1, {"process_bytes": 150, "flags": (), "sm_clock_mhz": 0}),
-        ({1: 100, 9: 500}, 0, {"process_bytes": 100, "flags": ("gpu_shared",), "sm_clock_mhz": 0}),
-        ({1: 100}, 0x8, {"process_bytes": 100, "flags": ("gpu_throttled",), "sm_clock_mhz": 0}),
-        ({1: 100}, 0x4, {"process_bytes": 100, "flags": ("power_capped",), "sm_clock_mhz": 0}),
+        ({1: 100}, 0, {"process_bytes": 100, "flags": (), "sm_clock_mhz": 1980}),
+        ({1: 100, 2: 50}, 0x1, {"process_bytes": 150, "flags": (), "sm_clock_mhz": 1980}),
+        ({1: 100, 9: 500}, 0, {"process_bytes": 100, "flags": ("gpu_shared",), "sm_clock_mhz": 1980}),
+        ({1: 100}, 0x8, {"process_bytes": 100, "flags": ("gpu_throttled",), "sm_clock_mhz": 1980}),
+        ({1: 100}, 0x4, {"process_bytes": 100, "flags": ("power_capped",), "sm_clock_mhz": 1980}),
         (
             {1: None, 9: None},
             0,
-            {"process_bytes": 0, "flags": ("gpu_shared",), "sm_clock_mhz": 0},
+            {"process_bytes": 0, "flags": ("gpu_shared",), "sm_clock_mhz": 1980},
         ),  # a driver that counts no memory
     ],
 )
 def test_a12_what_the_driver_shows_of_a_trial(running, reasons, seen):
     driver = Driver(running, reasons)
     card = GpuWatch(1, nvml=driver)
-    card.look([2])
+    card.look([2], timed=True)
     assert card.seen() == seen
     card.close()
     assert not driver.open
@@ -206,7 +206,7 @@ def test_a_process_that_only_holds_memory_disturbs_nothing(computing, shared):
     driver.computing = computing
     card = GpuWatch(1, nvml=driver)
     for _ in range(3):
-        card.look([])
+        card.look([], timed=True)
     assert ("gpu_shared" in card.seen()["flags"]) is shared
 
 
@@ -214,7 +214,7 @@ def test_where_no_process_computed_lately_the_driver_finds_none():
     driver = Driver({1: 100, 9: 500})
     driver.refusal = pynvml.NVML_ERROR_NOT_FOUND
     card = GpuWatch(1, nvml=driver)
-    card.look([])
+    card.look([], timed=True)
     assert card.seen()["flags"] == ()
 
 
@@ -224,18 +224,18 @@ def test_a_process_that_comes_or_goes_disturbs_though_it_is_idle(others):
     driver = Driver({1: 100, **before})
     driver.computing = {}
     card = GpuWatch(1, nvml=driver)
-    card.look([])
+    card.look([], timed=True)
     assert card.seen()["flags"] == ()
     driver.running = {1: 100, **after}
-    card.look([])
+    card.look([], timed=True)
     assert card.seen()["flags"] == ("gpu_shared",)
 
 
 def test_the_process_that_steers_is_no_other():
     driver = Driver({1: 100, os.getpid(): 300})  # a notebook whose kernel has used the card
     card = GpuWatch(1, nvml=driver)
-    card.look([])
-    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 1980}
 
 
 def test_the_largest_sample_counts():
@@ -243,7 +243,7 @@ def test_the_largest_sample_counts():
     card = GpuWatch(1, nvml=driver)
     for used in (300, 500, 200):
         driver.running = {1: used}
-        card.look([])
+        card.look([], timed=True)
     assert card.seen()["process_bytes"] == 500
 
 
@@ -284,25 +284,25 @@ def test_a_driver_that_tells_no_processes_is_asked_for_what_the_card_holds_more(
     driver = Silent({})
     card = GpuWatch(1, "GPU-0", driver)
     driver.held = 700
-    card.look([])
-    assert card.seen() == {"process_bytes": 700, "flags": (), "sm_clock_mhz": 0}
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 700, "flags": (), "sm_clock_mhz": 1980}
 
 
 def test_where_the_driver_counts_no_memory_of_processes_the_card_does():
     driver = Driver({})
     card = GpuWatch(1, "GPU-0", driver)
     driver.running, driver.held = {1: None}, 800
-    card.look([])
+    card.look([], timed=True)
     assert card.seen()["process_bytes"] == 800
 
 
 def test_what_the_card_shows_counts_no_longer_once_the_trial_is_found_on_it():
     driver = Driver({9: 50})
     card = GpuWatch(1, "GPU-0", driver)
-    card.look([])
+    card.look([], timed=True)
     driver.running = {1: 100}
-    card.look([])
-    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 0}
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 1980}
 
 
 def test_a_driver_that_fails_shows_nothing():
@@ -316,9 +316,41 @@ def test_a_driver_that_fails_shows_nothing():
 
     for driver in (Broken({1: 1}), Absent({1: 1})):
         card = GpuWatch(1, nvml=driver)
-        card.look([])
+        card.look([], timed=True)
         assert card.seen() == {}
         card.close()
+
+
+def test_a_disturbance_before_the_timed_window_is_none():
+    driver = Driver({1: 100, 9: 500}, 0x40)
+    card = GpuWatch(1, nvml=driver)
+    card.look([])
+    driver.running, driver.reasons = {1: 100}, 0
+    card.look([])  # the other one has gone
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 1980}
+
+
+def test_memory_that_another_process_took_meanwhile_is_not_the_trials_though_no_window_saw_it():
+    driver = Driver({9: 50})
+    card = GpuWatch(1, "GPU-0", driver)
+    driver.running, driver.held = {9: 50}, 4000
+    card.look([])
+    card.look([], timed=True)
+    assert card.seen()["process_bytes"] == 0
+
+
+def test_an_older_driver_tells_clocks_and_throttling_by_an_older_name():
+    class Older(Driver):
+        def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+        def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+            return self.reasons
+
+    card = GpuWatch(1, nvml=Older({1: 100}, 0x40))
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 100, "flags": ("gpu_throttled",), "sm_clock_mhz": 1980}
 
 
 # ---- before a trial ----
