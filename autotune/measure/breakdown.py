@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from autotune.batches import clone, nbytes
 from autotune.measure.session import Session
 from autotune.measure.stream import Fetched
+from autotune.measure.validity import UpdateCounter
 from autotune.records import Peaks
 
 CACHED_BATCHES = 4
@@ -22,7 +24,7 @@ MEMORY_STEPS = 5
 # unshares its page with the workers; else the peak would tell whether a worker was there at the last one. More than
 # one, since the first may meet the end of an epoch, and no worker.
 COLLECTED_STEPS = 2
-SMALL_STEPS = 2  # the second one has the optimizer's state
+MAX_SMALL_STEPS = 24  # for an update of each optimizer: fp16 skips the first ones until its scale fits
 GROWTH = 0.02  # by which workers grow over the window, relative to the tree's proportional size
 NEGLIGIBLE_RESTART = 0.002  # an epoch's restart below this share of the epoch is not measured apart
 
@@ -115,19 +117,24 @@ def small_batch_peak(session: Session, batch_size: int) -> Peaks | None:
         return None
     session.progress("small batch", {})
     training = session.training
-    count = min(len(training.dataset), SMALL_STEPS * batch_size)
-    if count < batch_size:
+    if len(training.dataset) < batch_size:
         return None
-    loader = training.make_loader(samples=count, batch_size=batch_size)
-    for batch in loader.host:
+    loader = training.make_loader(samples=batch_size, batch_size=batch_size)
+    counter = UpdateCounter(training)
+    has_state = False
+    for batch in itertools.chain.from_iterable(itertools.repeat(loader.host, MAX_SMALL_STEPS)):
         training.step(loader.place(batch))
         training.end_epoch()  # an update for each, or the optimizer's state would be missing
+        if has_state:
+            break
+        has_state = counter.effective > 0  # in the next step
+    counter.remove()
     session.device.synchronize()
     found = session.device.peaks()
     peak = Peaks(host=session.host_memory.steady_peak(), allocated=found.allocated, reserved=found.reserved)
     session.host_memory.reset_peak()
     session.device.reset_peaks()
-    return peak
+    return peak if has_state else None
 
 
 def epoch_overhead(session: Session, step_s: float, wait_s: float) -> tuple[float, bool]:

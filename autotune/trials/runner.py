@@ -189,10 +189,36 @@ class ForkServerRunner:
         message: dict[str, int] = json.loads(line)
         return message
 
+    def _begun(self) -> int:
+        """Wait for the trial's process to begin and return its number; where Ctrl-C comes first, end it."""
+        try:
+            return self._message()["pid"]
+        except KeyboardInterrupt:
+            self._end(self._message()["pid"])
+            raise
+
+    def _end(self, pid: int) -> None:
+        """End a trial and wait for it: no process may outlive the search."""
+        end_group(pid, gently=False)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # it may not have its group yet
+        while self._status(pid) is None:
+            pass
+        wait_until_gone(pid)
+
+    def _status(self, pid: int) -> int | None:
+        """Wait for the next message; return the wait status where it is of the process `pid` and has one."""
+        message = self._message()
+        return message.get("status") if message.get("pid") == pid else None
+
     def _watch(self, connection: socket.socket, spec: TrialSpec, log: Path, progress: int, report: Report) -> _Ending:
         """Follow a trial until the last process of its group is gone."""
-        pid = self._message()["pid"]
-        watchdog = Watchdog(pid, spec.limits, log, spec.device)
+        pid = self._begun()
+        try:
+            watchdog = Watchdog(pid, spec.limits, log, spec.device)
+        except BaseException:
+            self._end(pid)
+            raise
 
         def told(message: Mapping[str, Any]) -> None:
             watchdog.phase = str(message["phase"])
@@ -205,10 +231,12 @@ class ForkServerRunner:
         pending, status, ending = b"", None, None
         try:
             while status is None:
+                if b"\n" in self._buffer:  # what came in one piece with another message
+                    status = self._status(pid)
+                    continue
                 for key, _ in selector.select(TICK_S):
                     if key.fileobj is connection:
-                        message = self._message()
-                        status = message["status"] if message.get("pid") == pid else None
+                        status = self._status(pid)
                     else:
                         pending = _read_progress(selector, progress, pending, told)
                 if ending is None and status is None:
@@ -218,14 +246,9 @@ class ForkServerRunner:
         except ServerDied:
             end_group(pid, gently=False)
             raise
-        except BaseException:  # Ctrl-C above all: no process may outlive the search
-            end_group(pid, gently=False)
+        except BaseException:  # Ctrl-C above all
             if status is None:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)  # it may not have its group yet
-            while status is None:
-                message = self._message()
-                status = message["status"] if message.get("pid") == pid else None
+                self._end(pid)
             raise
         finally:
             selector.close()
@@ -285,14 +308,17 @@ def _conclude(spec: TrialSpec, ending: _Ending, log: Path) -> TrialRecord:
 
 def _with_device_view(record: TrialRecord, seen: Mapping[str, Any]) -> TrialRecord:
     """Add what only the steering process saw: the card's memory and state, as the driver reports them."""
-    if record.measurement is None or not seen or not record.measurement.lifetime.reserved:
+    found = record.measurement
+    if found is None or not seen or not found.lifetime.reserved:
         return record  # of a trial that did not use the card, what was seen says nothing
     process = int(seen.get("process_bytes", 0))
-    outside = max(0, process - record.measurement.lifetime.reserved) if process else 0
+    outside = max(0, process - found.lifetime.reserved) if process else 0
     measurement = replace(
-        record.measurement,
-        lifetime=replace(record.measurement.lifetime, process=process, outside_torch=outside),
-        flags=(*record.measurement.flags, *seen.get("flags", ())),
+        found,
+        lifetime=replace(found.lifetime, process=process, outside_torch=outside),
+        # the same in both, or the memory model would take it for memory that grows with the batch
+        small_peak=None if found.small_peak is None else replace(found.small_peak, outside_torch=outside),
+        flags=(*found.flags, *seen.get("flags", ())),
         sm_clock_mhz=int(seen.get("sm_clock_mhz", 0)),
     )
     return replace(record, measurement=measurement)

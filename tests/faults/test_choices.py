@@ -134,13 +134,18 @@ def test_c09_workers_that_cost_more_than_they_give_are_not_chosen(search: Search
 def test_a11_memory_outside_the_allocator_counts_against_the_limit() -> None:
     """Context, libraries' workspaces, graphs: what the driver counts beyond what the allocator holds."""
     found = dataclasses.replace(
-        measurement({"batch_size": 8}, 1e-3, MIB), lifetime=Peaks(allocated=2 * GIB, reserved=3 * GIB)
+        measurement({"batch_size": 8}, 1e-3, MIB),
+        lifetime=Peaks(allocated=2 * GIB, reserved=3 * GIB),
+        small_batch=2,
+        small_peak=Peaks(reserved=GIB),
     )
     record = TrialRecord(number=1, config={"batch_size": 8}, outcome=Outcome.OK, measurement=found)
     seen = _with_device_view(record, {"process_bytes": 5 * GIB})
     assert seen.measurement is not None
     assert seen.measurement.lifetime.outside_torch == 2 * GIB
     assert seen.measurement.lifetime.needed(True) == 5 * GIB
+    assert seen.measurement.small_peak is not None
+    assert seen.measurement.small_peak.needed(True) == 3 * GIB  # what does not grow with the batch is in both
     assert _with_device_view(record, {}) == record
 
 

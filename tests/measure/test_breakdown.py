@@ -235,6 +235,22 @@ def test_a_sampler_of_torch_yields_indices(clock):
     assert breakdown.small_batch_peak(session, 2) is not None
 
 
+@pytest.mark.parametrize(("factor", "state"), [(1.0, 2), (40.0, 2), (1e30, 0)])
+def test_the_small_peak_is_of_a_step_beside_the_optimizers_state(factor, state):
+    """fp16 skips updates until its scale fits, if ever one does."""
+
+    def step(model: nn.Module, batch: Any) -> torch.Tensor:
+        return model(batch[0]).square().mean().half() * factor  # the gradient of half is scaled by 65536 at first
+
+    session = open_session(
+        make_workload(length=20, training_step=step, optimizer=torch.optim.Adam),
+        precision="fp16",
+    )
+    found = breakdown.small_batch_peak(session, 2)
+    assert (found is not None) == bool(state)
+    assert len(session.training.optimizers[0].state) == state
+
+
 def test_a_loader_over_a_part_keeps_the_dataset_itself():
     training = open_session(make_workload(length=20)).training
     loader = training.make_loader(samples=3, batch_size=2).host

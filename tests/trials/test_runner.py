@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import pytest
 from autotune.documents import read_record
 from autotune.errors import AutotuneError
 from autotune.records import Outcome
-from autotune.trials.runner import ForkServerRunner
+from autotune.trials.runner import ForkServerRunner, silent
 from autotune.trials.watchdog import MAX_LOG_BYTES
 from tests.trials.trial_scripts import HEAD, TAIL, make_spec, session_of, wait_until
 
@@ -281,6 +282,27 @@ def test_a_server_that_does_not_come_up_shows_what_it_said(own_runner, tmp_path,
     assert "wrong ELF class" in caught.value.hint
     monkeypatch.delenv("PYTHONPATH")
     assert own_runner.run(make_spec(tmp_path, FAIL_AT_ONCE), tmp_path / "log").failure.reason == "ValueError"
+
+
+def test_two_messages_that_come_in_one_piece_are_both_heard(tmp_path):
+    """As where the search was stopped, by Ctrl-Z say, while a short trial came to its end."""
+    ours, theirs = socket.socketpair()
+    ended = subprocess.Popen(["true"], start_new_session=True)
+    ended.wait()
+    runner = ForkServerRunner(tmp_path / "server.log")
+    runner._connection = ours
+    messages = [{"pid": ended.pid}, {"pid": ended.pid, "status": 0}]
+    theirs.sendall("".join(json.dumps(message) + "\n" for message in messages).encode())
+    reader, writer = os.pipe()
+    try:
+        spec = make_spec(tmp_path, "", {"timeout_s": 5.0})
+        found = runner._watch(ours, spec, tmp_path / "log", reader, silent)
+        assert found.how == 0
+    finally:
+        for item in (reader, writer):
+            os.close(item)
+        ours.close()
+        theirs.close()
 
 
 def test_closing_twice_or_unused_is_nothing(tmp_path):
