@@ -32,7 +32,10 @@ def search(
     arguments: flags.Arguments = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of the search, the baseline's two among them.")] = 24,
     timeout: Annotated[
-        float | None, typer.Option(min=1, help="Seconds in all, verification included.", show_default=False)
+        float | None,
+        typer.Option(
+            min=1, help="Seconds in all, verification included; what runs then comes to its end.", show_default=False
+        ),
     ] = None,
     steps: Annotated[
         int | None,

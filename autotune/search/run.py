@@ -36,6 +36,8 @@ from autotune.workload.static import look
 
 MEASURED_SHARE = 0.5  # of --timeout, for what trials measure; starting them and the verification need the rest
 LEAST_BUDGET_S = 2.0  # of a trial
+SLOW_SHARE = 0.25  # of --timeout, for what a single trial of slow steps measures
+LEAST_TIMEOUT_S = 60.0  # of a trial; a shorter --timeout lets the one that runs come to its end
 VERIFICATION_SHARE = 0.35  # of --timeout, kept for verification and attribution
 HOW_TO_VERIFY = ("full", "quick", "none")
 SCRIPT_CHANGED = "The script was changed while the search ran: later trials trained what it was then. Search again."
@@ -78,7 +80,7 @@ def search_workload(
         WorkloadError: the workload cannot run as it is.
     """
     _check_names(wishes, verify)
-    wishes = replace(wishes, trial_budget_s=_trial_budget_s(wishes))
+    wishes = _in_time(wishes)
     if source.script:
         check_script(source)
     locks = DeviceLocks(
@@ -242,11 +244,17 @@ def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: b
         folder.create()
 
 
-def _trial_budget_s(wishes: Wishes) -> float:
-    """Return the measured seconds of a trial: in a short time many rough trials find more than a few precise ones."""
+def _in_time(wishes: Wishes) -> Wishes:
+    """Return the wishes with shorter trials: in a short time many rough ones find more than a few precise ones."""
     if wishes.timeout_s is None:
-        return wishes.trial_budget_s
-    return min(wishes.trial_budget_s, max(LEAST_BUDGET_S, MEASURED_SHARE * wishes.timeout_s / wishes.trials))
+        return wishes
+    budget_s = min(wishes.trial_budget_s, max(LEAST_BUDGET_S, MEASURED_SHARE * wishes.timeout_s / wishes.trials))
+    return replace(
+        wishes,
+        trial_budget_s=budget_s,
+        trial_budget_max_s=min(wishes.trial_budget_max_s, max(budget_s, SLOW_SHARE * wishes.timeout_s)),
+        trial_timeout_s=min(wishes.trial_timeout_s, max(LEAST_TIMEOUT_S, wishes.timeout_s)),
+    )
 
 
 def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:

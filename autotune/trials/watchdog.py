@@ -45,7 +45,7 @@ class Watchdog:
         now = time.monotonic()
         if now > self._deadline:
             limit = f"{self._limits.timeout_s:g} s"
-            message = f"the trial did not end within {limit}; --trial-timeout allows more"
+            message = f"the trial did not end within {limit}; --trial-timeout allows more, up to --timeout"
             if self._live:
                 message += ". Loader workers may hang: num_workers=0 would show"
             return Outcome.TIMEOUT, Failure(reason=f"no end within {limit}", message=message)

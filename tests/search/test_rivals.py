@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from autotune.search.aim import Aim
 from autotune.search.measured import Measured, ranked
 from autotune.search.observation import Observation, observe
 from autotune.search.specs import Specs
+from autotune.trials.runner import Report, silent
 from tests.search.simulated import MIB, SimulatedRunner, measurement
 from tests.search.test_search import Harness
 
@@ -87,6 +89,30 @@ def test_the_sampler_does_not_hold_what_may_be_an_answer_against_what_may_not(se
     result = search(runner, trials=16, effective_batch=64)
     assert len(runner.configs) > 8
     assert seconds(result.answers[0].config) == pytest.approx(4e-4)
+
+
+def test_where_the_baseline_is_all_that_is_left_it_is_handed_out_once(search: Harness) -> None:
+    """What was lucky in the search at both batch sizes is no faster when it is measured again."""
+    windows = itertools.count()
+
+    class Runner(SimulatedRunner):
+        again = False
+
+        def run(self, spec: TrialSpec, log: Path, report: Report = silent) -> TrialRecord:
+            self.again = spec.kind == "verification"
+            return super().run(spec, log, report)
+
+    runner = Runner(noise=0.0)
+
+    def seconds(config: Mapping[str, Any]) -> float:
+        if runner.again:
+            return 1e-3 * (1 + 0.001 * ((7 * next(windows)) % 5))
+        return 1e-3 * (1.0 if config["batch_size"] == 32 else 0.8) * (0.9 if config.get("channels_last") else 1.0)
+
+    runner.seconds = seconds
+    result = search(runner, trials=8, verify="full")
+    assert [answer.config for answer in result.answers] == [result.search.baseline.config]
+    assert not search.folder.best_same_batch.exists()
 
 
 @pytest.mark.parametrize("ended", [Outcome.CRASHED, Outcome.TIMEOUT])

@@ -147,7 +147,7 @@ def claim(
         # the time ran out between looks: one that was never taken early need not share its alpha
         looks.append(look(len(design.looks) if looks else 1))
     reason = failure or reason or disturbances(windows)
-    if looks and not reason and not _holds_in_cycles(windows, looks[-1], look_alpha(alpha, len(design.looks)), design):
+    if looks and not reason and not _holds_in_cycles(windows, looks[-1], design.margin):
         reason = "environment: the card's clock differed between the two, and in clock cycles they are not told apart"
     if not looks:
         reason = reason or "no time for two rounds"
@@ -165,7 +165,7 @@ def claim(
     )
 
 
-def _holds_in_cycles(windows: Sequence[Window], found: Comparison, alpha: float, design: Design) -> bool:
+def _holds_in_cycles(windows: Sequence[Window], found: Comparison, margin: float) -> bool:
     """Return whether a verdict of faster or slower also holds in clock cycles, where the card's clock moved."""
     clocks = _by_round(windows, lambda window: window.sm_clock_mhz or None, BASELINE, CANDIDATE)
     moved = any(abs(one / other - 1) > CLOCK_MARGIN for one, other in clocks)
@@ -174,7 +174,7 @@ def _holds_in_cycles(windows: Sequence[Window], found: Comparison, alpha: float,
     cycles = _by_round(windows, _cycles, BASELINE, CANDIDATE)
     if len(cycles) < 2:
         return True
-    return compare(*zip(*cycles, strict=True), alpha=alpha, margin=design.margin).verdict is found.verdict
+    return compare(*zip(*cycles, strict=True), alpha=found.alpha, margin=margin).verdict is found.verdict
 
 
 def _cycles(window: Window) -> float | None:
