@@ -319,6 +319,11 @@ def touched() -> bool:
     return bool(torch.cuda.is_initialized())
 
 
+def reads_allocator_variables() -> bool:
+    """Whether torch has an allocator that heeds `ALLOCATOR_VARIABLES`."""
+    return bool(torch.backends.cuda.is_built())
+
+
 def why_allocator_is_set() -> str | None:
     """Return why the allocator's settings are no longer ours to choose, or None."""
     for name in ALLOCATOR_VARIABLES:
@@ -333,7 +338,7 @@ def expand_segments_from_the_start() -> Callable[[], None]:
 
     Does not begin to use it: the process may still choose its cards. Without CUDA nothing happens.
     """
-    if not torch.backends.cuda.is_built():
+    if not reads_allocator_variables():
         return lambda: None
     _set_allocator("expandable_segments:True")
     return lambda: _set_allocator("expandable_segments:False")

@@ -15,6 +15,7 @@ import torch
 
 from autotune.errors import ScriptError
 from autotune.workload.script import QUIET, is_library
+from autotune.workload.start_up import torch_told_anew
 
 
 def quiet_trackers() -> None:
@@ -36,7 +37,8 @@ def run_as_main(script: Path, arguments: tuple[str, ...], *, called: str = "") -
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     restore = _enter(module, [called or str(path), *arguments], str(path.parent))
     try:
-        exec(code, vars(module))
+        with torch_told_anew(path.name):
+            exec(code, vars(module))
     finally:
         restore()
 

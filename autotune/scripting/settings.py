@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from autotune.scripting.changes import Changes
 from autotune.scripting.losses import in_backward_pass
 from autotune.scripting.models import Autocast
+from autotune.workload import start_up
 
 SWITCHES = {
     # attribute of torch.backends.cudnn -> (option, how the script says it)
@@ -64,6 +65,13 @@ class Settings:
         changes.patch(torch.amp.GradScaler, "__init__", note_made)
         changes.patch(torch.autocast, "__enter__", note_autocast)
         changes.patch(torch.amp.GradScaler, "scale", note_scaler)
+        set_threads = torch.set_num_threads
+
+        def note_threads(number: int, variable: str) -> None:
+            self.by_option["num_threads"] = f"{variable}={number}"
+            set_threads(number)
+
+        changes.patch(start_up, "set_threads", note_threads)
         for name, option in CALLS.items():
             self._note_calls(changes, name, option)
         for name, (option, said) in SWITCHES.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from autotune.errors import NO_TERMINAL, AutotuneError, ScriptError, asks_for_input, text_of
+from autotune.workload.start_up import torch_told_anew
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
@@ -57,7 +58,8 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # loader workers and pickle look it up by this name
     try:
-        spec.loader.exec_module(module)
+        with torch_told_anew(script.name):
+            spec.loader.exec_module(module)
     except SystemExit as error:
         raise _exited(script, error, arguments) from None
     except AutotuneError as error:  # the script's call of ours was wrong: its line says enough
@@ -100,9 +102,22 @@ def brief(error: BaseException) -> str:
 
 def user_traceback(error: BaseException) -> str:
     """Return the traceback from the user's first frame on: our own frames and the importer's are noise to them."""
-    text = "".join(traceback.TracebackException(type(error), error, _user_frames(error.__traceback__)).format())
+    text = "".join(
+        _without_ours(traceback.TracebackException(type(error), error, _user_frames(error.__traceback__))).format()
+    )
     half = LONGEST_TRACEBACK // 2
     return text if len(text) <= LONGEST_TRACEBACK else f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
+def _without_ours(found: traceback.TracebackException) -> traceback.TracebackException:
+    """Leave out the frames of ours between the user's, of those that led to the error too."""
+    kept = [frame for frame in found.stack if not _ours(frame.filename)]
+    if kept:
+        found.stack = traceback.StackSummary.from_list(kept)
+    for earlier in (found.__cause__, found.__context__):
+        if earlier is not None:
+            _without_ours(earlier)
+    return found
 
 
 def _user_frames(frames: TracebackType | None) -> TracebackType | None:
