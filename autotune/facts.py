@@ -148,3 +148,8 @@ class Facts:
     probe_batch: int = 1
     baseline: Mapping[str, Any] = field(default_factory=dict)
     """what the user runs today, from the Workload and the command line"""
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether the device is one, rather than the host itself."""
+        return self.device != "cpu"

@@ -237,7 +237,7 @@ class TrialSpec:
 
     number: int
     kind: str = "trial"
-    """"probe", "sketch", "numerics", "doctor", "memory", "profile" or "trial" """
+    """"probe", "sketch", "numerics", "doctor", "memory" or "profile"; any other is a measurement, as in its record"""
     config: Mapping[str, Any]
     baseline: Mapping[str, Any]
     source: Source

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from autotune.accumulating import counter_for, with_ends
 from autotune.config import Config
 from autotune.errors import WorkloadError
+from autotune.probing.data import epoch_length
 from autotune.samples import epoch_batches
-from autotune.trials.probe_data import epoch_length
 from autotune.tuned import Tuned
 
 

@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 
 from autotune.checkpointing import checkpoint_chain, find_chain
 from autotune.errors import WorkloadError
+from autotune.probing.probe import probe
 from autotune.records import Limits, Source, TrialSpec
-from autotune.trials.probe import probe
 from autotune.workload import Workload
 
 

@@ -13,7 +13,7 @@ from autotune.implementations import built_with, implementations
 from autotune.measure.training import Training
 from autotune.measure.validity import UpdateCounter
 from autotune.options.optimizer_impl import FLAGS
-from autotune.trials.probe_optimizer import probe_implementations
+from autotune.probing.optimizers import probe_implementations
 from autotune.tuned import Tuned
 from autotune.workload import Workload
 from tests.measure.measuring import Numbers

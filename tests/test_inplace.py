@@ -10,8 +10,8 @@ from torch.utils.data import TensorDataset
 from autotune.config import Config
 from autotune.inplace import switch_on, switchable
 from autotune.options.space import make_space
+from autotune.probing.probe import probe
 from autotune.records import Limits, Source, TrialSpec
-from autotune.trials.probe import probe
 from autotune.tuned import Tuned
 from autotune.workload import Workload
 from tests.options.contexts import make_context

@@ -96,7 +96,7 @@ def _print_error(error: AutotuneError) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from autotune.report.text import clean, plain
+    from autotune.words.text import clean, plain
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     if error.traceback:

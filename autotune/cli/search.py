@@ -175,7 +175,7 @@ def reported(folder: RunFolder, console: Console) -> Iterator[None]:
 
 def print_report(folder: RunFolder, console: Console) -> None:
     """Write report.html and say where it is; a search that has ended well does not fail for want of it."""
-    from autotune.report.text import plain
+    from autotune.words.text import plain
 
     try:
         console.print(plain(f"{'report':<8} {write_report(folder)}"), soft_wrap=True)

@@ -23,9 +23,9 @@ from autotune.machine import Machine
 from autotune.measure.session import Session
 from autotune.measure.training import Training
 from autotune.measure.warmup import warm_up
+from autotune.outcomes import classify_error
+from autotune.probing.data import dataset_length, first_batches, why_batch_is_fixed
 from autotune.records import Limits, Outcome, TrialSpec
-from autotune.trials.outcomes import classify_error
-from autotune.trials.probe_data import dataset_length, first_batches, why_batch_is_fixed
 from autotune.workload import Workload
 from autotune.workload.script import brief
 

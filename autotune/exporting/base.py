@@ -15,7 +15,7 @@ from autotune.config import Config, read_document
 from autotune.options import OPTIONS, Value
 from autotune.options.snippet import Snippet
 from autotune.plan import Plan, edits_of, plan_for
-from autotune.report.text import clean
+from autotune.words.text import clean
 
 CARRIED_OUT_BY = {
     "switches": "first",

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune import __version__
 from autotune.exporting.base import Export, Target
-from autotune.report.text import clean
+from autotune.words.text import clean
 
 TABLES = ("measured", "machine")
 

@@ -105,9 +105,9 @@ class StopRule:
     """shortest window"""
     budget_s: float = 15.0
     best_sample_s: float | None = None
-    """of the search so far, seconds a sample with the epoch's share; None: never stop a slower one early"""
-    epoch_share_s: float = 0.0
-    """this trial's epoch overhead, seconds a sample"""
+    """of the search so far, seconds a sample, all included; None: never stop a slower one early"""
+    start_share_s: float = 0.0
+    """of this trial's start, seconds a sample; its epochs' restarts are not known yet"""
     fixed_blocks: int | None = None
     """measure by plan: at least this many blocks and 2 s, whatever they say"""
     _extended_until_s: float | None = field(default=None, init=False, repr=False)
@@ -149,7 +149,7 @@ class StopRule:
     def _clearly_slower(self, found: _Spread) -> bool:
         if self.best_sample_s is None or len(found.y) < MIN_FOR_SLOWER or found.still_warming:
             return False
-        fastest = math.exp(float(found.kept.mean()) - found.half_width) + self.epoch_share_s
+        fastest = math.exp(float(found.kept.mean()) - found.half_width) + self.start_share_s
         return fastest > SLOWER_MARGIN * self.best_sample_s
 
     def _wanted(self, found: _Spread, measured_s: float) -> Decision | None:

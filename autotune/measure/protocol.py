@@ -25,7 +25,7 @@ class Wanted:
     best_sample_s: float | None = None
     """of the search so far; a clearly slower run stops early"""
     fixed_blocks: int | None = None
-    """a window by plan, for verification: nothing but the window is measured then"""
+    """a window by plan, for verification: compute on cached batches is not measured then"""
     gradient_names: tuple[str, ...] | None = None
     """parameters that had a gradient in each update under the baseline"""
     small_batch: int | None = None
@@ -73,7 +73,7 @@ def measure(session: Session, wanted: Wanted) -> tuple[Measurement, tuple[str, .
         min_s=session.device.min_window_s,
         budget_s=plan.budget_s,
         best_sample_s=wanted.best_sample_s,
-        epoch_share_s=share_s,
+        start_share_s=share_s,
         fixed_blocks=wanted.fixed_blocks,
     )
     blocks, unmet = measure_window(session, plan, rule)

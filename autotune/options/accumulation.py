@@ -53,6 +53,11 @@ def samples_per_update(config: Mapping[str, Value]) -> int:
     return int(config.get("batch_size", 1)) * int(config.get("accumulation", 1))
 
 
+def keeps_samples(config: Mapping[str, Value], baseline: Mapping[str, Value]) -> bool:
+    """Whether a config trains on as many samples in an optimizer step as the baseline."""
+    return samples_per_update(config) == samples_per_update(baseline)
+
+
 def micro_batches(context: Context) -> list[int]:
     """Return the batch sizes on the grid that divide the effective batch, smallest first."""
     whole, step = context.effective_batch or 0, context.batch_step

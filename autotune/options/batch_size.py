@@ -61,7 +61,7 @@ class BatchSize(Option):
     def prior(self, value: Value, context: Context) -> Effect:
         # Larger batches fill the machine better and spread the fixed cost of a step, with falling returns:
         # a third of a sample's time is assumed fixed at the baseline's batch on an accelerator, a tenth on a CPU.
-        fixed = 0.1 if context.facts.device == "cpu" else 0.3
+        fixed = 0.3 if context.facts.is_accelerator else 0.1
         size, base = int(value), int(context.baseline.get(self.name, 32))
         return Effect(compute=log((1 - fixed) + fixed * base / size), sd=0.15)
 

@@ -44,7 +44,7 @@ class CompileMode(Option):
                     f"{planned_s:.0f} s of compute; {ASK}",
                     unless_asked=True,
                 )
-        if facts.device != "cpu":
+        if facts.is_accelerator:
             return [mode for mode in MODES if self.refusal(mode, context) is None]
         if context.trials is not None and context.trials < FEWEST_TRIALS:
             return Inapplicable(
@@ -67,14 +67,14 @@ class CompileMode(Option):
         return MAY_DIFFER if mode == "max-autotune-no-cudagraphs" and values["deterministic"] else None
 
     def expert(self, context: Context) -> Value:
-        if context.facts.device == "cpu" or context.facts.variable_shapes:
+        if not context.facts.is_accelerator or context.facts.variable_shapes:
             return self.default
         return self.default if isinstance(self.choices(context), Inapplicable) else "default"
 
     def prior(self, value: Value, context: Context) -> Effect:
         if value == self.default:
             return Effect(sd=0.0)
-        if context.facts.device == "cpu":
+        if not context.facts.is_accelerator:
             return Effect(compute=-0.05, memory=-0.05, host_bytes=COMPILER_BYTES, sd=0.25)
         graphs = value == "reduce-overhead"  # where launches bound the step, the gain is large
         return Effect(compute=-0.25 if graphs else -0.15, memory=0.0 if graphs else -0.1, sd=0.35 if graphs else 0.25)

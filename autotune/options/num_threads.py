@@ -20,7 +20,7 @@ class NumThreads(Option):
     order = 61
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
-        if context.facts.device != "cpu":
+        if context.facts.is_accelerator:
             return Inapplicable("the step runs on the accelerator")
         cores = math.floor(context.machine.usable_cores)
         if cores < 2:

@@ -33,7 +33,7 @@ class NumWorkers(Option):
         if facts.workers_refused or facts.sample_load_s < 0.1 * facts.sample_compute_s:
             return 0
         keep_up = math.ceil(facts.sample_load_s / max(facts.sample_compute_s, 1e-9))
-        spare = most_workers(context) - (1 if facts.device == "cpu" else 0)
+        spare = most_workers(context) - (0 if facts.is_accelerator else 1)
         wanted = max(1, min(keep_up, spare))
         return max(count for count in MANY if count <= wanted)
 

@@ -16,7 +16,7 @@ class PinMemory(Option):
     order = 23
 
     def choices(self, context: Context) -> Sequence[Value] | Inapplicable:
-        if context.facts.device == "cpu":
+        if not context.facts.is_accelerator:
             return Inapplicable("there is no accelerator to copy to")
         if context.facts.on_accelerator:
             return Inapplicable("the loader's batches lie on the accelerator already, and only host memory is pinned")

@@ -61,7 +61,7 @@ class Precision(Option):
 
 
 def _fp16_reason(context: Context) -> str:
-    if context.facts.device == "cpu":
+    if not context.facts.is_accelerator:
         return ", and fp16 on a CPU is many times slower"
     if context.facts.own_step or context.facts.own_scaler:
         return ", and fp16 needs a scaler between backward and step, which the training step does itself"

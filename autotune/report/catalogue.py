@@ -18,8 +18,8 @@ from autotune.report.evidence import gather
 from autotune.report.export import FORMAT
 from autotune.report.rows import differs_from
 from autotune.report.run import began, read_run
-from autotune.report.text import plain, values_text
 from autotune.trials.folder import RunFolder
+from autotune.words.text import plain, values_text
 
 ROOMY = 110  # columns from which on the best config is shown, too
 

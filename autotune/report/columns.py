@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.records import Outcome
-from autotune.report.figures import GIB, percent, rounded, significant
 from autotune.report.rows import OVER_LIMIT, Row
-from autotune.report.text import values_text
+from autotune.words.figures import GIB, percent, rounded, significant
+from autotune.words.text import values_text
 
 OUTCOMES = {
     Outcome.OK: "ok",

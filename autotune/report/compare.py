@@ -15,12 +15,12 @@ from rich.table import Table
 from autotune.errors import UsageError
 from autotune.report.evidence import Answer, Evidence, gather
 from autotune.report.export import FORMAT
-from autotune.report.figures import memory
 from autotune.report.outcome import samples_per_s, step_ms
 from autotune.report.rows import Row, full_config
 from autotune.report.run import Run, began
 from autotune.report.selection import value_label
-from autotune.report.text import plain, values_text
+from autotune.words.figures import memory
+from autotune.words.text import plain, values_text
 
 COMPARABLE_FACTS = {"dataset_length": "dataset length", "model": "model", "parameters": "parameters"}
 """facts of the workload without which no figure of one run says anything about the other, and what they are called"""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from autotune.config import Config
 from autotune.records import Measurement
 from autotune.report.evidence import Answer, Evidence
-from autotune.report.figures import memory, percent, rounded, significant
 from autotune.report.outcome import samples_per_s, step_ms
 from autotune.report.parts import time_parts
 from autotune.report.rows import differs_from, limit_bytes
-from autotune.report.text import value_text, values_text
 from autotune.search.verification import Claim, Verdict, within_noise
 from autotune.search.verification.wording import contribution
+from autotune.words.figures import memory, percent, rounded, significant
+from autotune.words.text import value_text, values_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.doctor.findings import SECTIONS, Basis, Ceilings, Diagnosis, Finding, Gives
-from autotune.report.figures import duration, memory, percent, significant
-from autotune.report.text import plain, values_text
+from autotune.words.figures import duration, memory, percent, significant
+from autotune.words.text import plain, values_text
 
 TITLES = {
     Gives.SPEED: "Speed, by what it would gain",

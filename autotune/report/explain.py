@@ -9,10 +9,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from autotune.report.figures import memory, percent, significant
 from autotune.report.rows import differs_from
 from autotune.report.run import Run
-from autotune.report.text import plain, value_text, values_text
+from autotune.words.figures import memory, percent, significant
+from autotune.words.text import plain, value_text, values_text
 
 if TYPE_CHECKING:
     from autotune.search.explain import Expected, Explanation, ValueEffect

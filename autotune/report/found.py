@@ -9,7 +9,7 @@ from rich.table import Table
 
 from autotune.facts import Facts
 from autotune.options import OPTIONS
-from autotune.report.text import plain
+from autotune.words.text import plain
 
 
 def print_found(console: Console, facts: Facts) -> None:

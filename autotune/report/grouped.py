@@ -14,10 +14,10 @@ from rich.table import Table
 
 from autotune.report.columns import differs_text
 from autotune.report.export import FORMAT
-from autotune.report.figures import memory, rounded
 from autotune.report.outcome import samples_per_s
 from autotune.report.selection import Group
-from autotune.report.text import plain
+from autotune.words.figures import memory, rounded
+from autotune.words.text import plain
 
 ROOMY = 100  # columns from which on the best config of each group is shown
 NO_EFFECT_FOLLOWS = (

@@ -15,12 +15,12 @@ from rich.text import Text
 
 from autotune.options import Value
 from autotune.records import TrialRecord
-from autotune.report.figures import duration, percent, roughly, rounded, significant
 from autotune.report.flags import NO_WARNING, explain, in_order
 from autotune.report.progress import Current, Progress
 from autotune.report.rows import Row
-from autotune.report.text import clean, plain, sparkline
 from autotune.search.forecast import NOTHING, Afterwards
+from autotune.words.figures import duration, percent, roughly, rounded, significant
+from autotune.words.text import clean, plain, sparkline
 
 REDRAWS_PER_S = 4  # drawing takes from the cores that the trial is measured on
 SHOWN_BEST = 5

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.doctor.memory.account import PARTS, Account, Fit, MemoryReport
-from autotune.report.figures import memory, percent
-from autotune.report.text import plain, values_text
+from autotune.words.figures import memory, percent
+from autotune.words.text import plain, values_text
 
 STYLES = {
     "parameters": ("P", "blue"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.numerics import Comparison, Figure, Numerics, Status
-from autotune.report.figures import significant
-from autotune.report.text import values_text
+from autotune.words.figures import significant
+from autotune.words.text import values_text
 
 
 def numerics_lines(found: Numerics) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,8 @@ from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options import OPTIONS, Context, Effect, Inapplicable, Maths, Option, Value
 from autotune.plan import Plan, plan_for
-from autotune.report.figures import GIB, percent
-from autotune.report.text import value_text
+from autotune.words.figures import GIB, percent
+from autotune.words.text import value_text
 
 CLAIMS = {
     Maths.UNTOUCHED: "nothing changes in what a step computes",

@@ -10,7 +10,7 @@ from rich.text import Text
 from autotune.config import Config
 from autotune.options import OPTIONS, Value
 from autotune.options.space import Space
-from autotune.report.text import plain, value_text
+from autotune.words.text import plain, value_text
 
 HELP_WIDTH = 110  # of a terminal that has room for what each option is
 

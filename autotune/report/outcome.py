@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from autotune.config import Config
 from autotune.options import OPTIONS
 from autotune.report.columns import OUTCOMES
-from autotune.report.figures import memory, percent, rounded
 from autotune.report.rows import Row
-from autotune.report.text import value_text
+from autotune.words.figures import memory, percent, rounded
+from autotune.words.text import value_text
 
 NO_EFFECT = "no effect"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from autotune.records import Measurement
 from autotune.repeats import undisturbed
-from autotune.report.figures import percent
+from autotune.words.figures import percent
 
 PARTS = {
     "wait": "waiting for data",

@@ -11,11 +11,11 @@ from rich.console import Console
 from autotune.options import Value
 from autotune.records import TrialRecord
 from autotune.report.columns import OUTCOMES
-from autotune.report.figures import duration, memory, percent, rounded
 from autotune.report.progress import Progress
 from autotune.report.rows import Row
-from autotune.report.text import clean, plain
 from autotune.search.forecast import NOTHING, Afterwards
+from autotune.words.figures import duration, memory, percent, rounded
+from autotune.words.text import clean, plain
 
 
 class PlainView:

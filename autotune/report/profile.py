@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from autotune.doctor.profile.data import Profile, Profiles
-from autotune.report.figures import duration, memory, percent, significant
-from autotune.report.text import plain, values_text
+from autotune.words.figures import duration, memory, percent, significant
+from autotune.words.text import plain, values_text
 
 SHOWN = 10
 

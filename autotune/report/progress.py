@@ -13,9 +13,9 @@ from autotune.config import Config
 from autotune.options import Value
 from autotune.records import NOT_SCREENING, REPEAT, TrialRecord
 from autotune.report.rows import Row, rows_of
-from autotune.report.text import clean, values_text
 from autotune.search.forecast import NOTHING, STAGES, Afterwards, expected_checks, expected_windows
 from autotune.search.verification.windows import AGAIN
+from autotune.words.text import clean, values_text
 
 MAX_BLOCKS = 200
 

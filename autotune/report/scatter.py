@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.report.figures import memory, significant
 from autotune.report.rows import Row
+from autotune.words.figures import memory, significant
 
 WIDEST, HEIGHT = 100, 15
 MARKS = {"other": "·", "front": "●", "baseline": "B", "limit": "│"}

@@ -12,7 +12,7 @@ from autotune.report.columns import sort_rows
 from autotune.report.front import pareto_front
 from autotune.report.rows import Row, full_config, rows_of_run
 from autotune.report.run import Run
-from autotune.report.text import value_text
+from autotune.words.text import value_text
 
 NO_EFFECT = "no effect"
 

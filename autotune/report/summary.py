@@ -19,9 +19,9 @@ from autotune.report.outcome import changes, nothing_measured
 from autotune.report.parts import parts_text
 from autotune.report.rows import differs_from
 from autotune.report.table import THROUGHPUT_ONLY, fitting_columns, results_table, screening_line
-from autotune.report.text import plain, values_text
 from autotune.search.setup import Wishes
 from autotune.search.verification import Verdict
+from autotune.words.text import plain, values_text
 
 STYLES = {Verdict.FASTER: "bold green", Verdict.INCONCLUSIVE: "bold yellow"}
 """of the verdict's line; the others are bold"""

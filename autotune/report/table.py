@@ -14,13 +14,13 @@ from rich.table import Table
 
 from autotune.drift import drifts
 from autotune.report.columns import COLUMNS, OUTCOMES, Column
-from autotune.report.figures import memory, percent
 from autotune.report.flags import explain, letters
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run, machine_line
 from autotune.report.scatter import scatter
 from autotune.report.selection import EVERYTHING, Selection
-from autotune.report.text import clean, plain
+from autotune.words.figures import memory, percent
+from autotune.words.text import clean, plain
 
 MOST_WORD = 24  # a longer word of a folding column is cut in two
 GAP = 2  # between two columns

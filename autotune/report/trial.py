@@ -10,13 +10,13 @@ from rich.table import Table
 from autotune.config import Config
 from autotune.records import Measurement, Peaks, TrialRecord
 from autotune.report.columns import OUTCOMES
-from autotune.report.figures import duration, memory, percent, rounded, significant
 from autotune.report.flags import explain, in_order
 from autotune.report.numerics import comparison_lines, numerics_lines
 from autotune.report.rows import data_share, differs_from, limit_bytes
 from autotune.report.run import Run
 from autotune.report.table import THROUGHPUT_ONLY
-from autotune.report.text import plain, sparkline, values_text
+from autotune.words.figures import duration, memory, percent, rounded, significant
+from autotune.words.text import plain, sparkline, values_text
 
 Line = tuple[str, str]
 """a label and what belongs to it"""

@@ -20,6 +20,20 @@ from autotune.errors import WorkloadError
 from autotune.facts import Facts, ScriptFacts
 from autotune.options import OPTIONS
 from autotune.plan import Plan
+from autotune.probing.data import (
+    SHAPES_SEEN,
+    epoch_length,
+    generators,
+    on_accelerator,
+    take_batches,
+    why_batch_is_fixed,
+    why_fork_only,
+    why_no_workers,
+)
+from autotune.probing.device_facts import device_facts
+from autotune.probing.habits import Habits, time_steps
+from autotune.probing.model_facts import model_facts
+from autotune.probing.optimizers import probe_implementations
 from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
@@ -32,20 +46,6 @@ from autotune.scripting.settings import Settings
 from autotune.scripting.training import ScriptTraining
 from autotune.scripting.trial import keep, script_of
 from autotune.scripting.watch import how_it_trains, watch
-from autotune.trials.device_facts import device_facts
-from autotune.trials.model_facts import model_facts
-from autotune.trials.probe_data import (
-    SHAPES_SEEN,
-    epoch_length,
-    generators,
-    on_accelerator,
-    take_batches,
-    why_batch_is_fixed,
-    why_fork_only,
-    why_no_workers,
-)
-from autotune.trials.probe_habits import Habits, time_steps
-from autotune.trials.probe_optimizer import probe_implementations
 from autotune.workload.script import brief
 from autotune.workload.static import look
 

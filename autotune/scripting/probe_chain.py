@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from autotune.batches import clone
 from autotune.checkpointing import Chain, find_chain
 from autotune.measure.training import seed_all
+from autotune.probing.recomputing import find_recomputable
 from autotune.scripting.training import ScriptTraining
-from autotune.trials.recomputing import find_recomputable
 
 
 def probe_chain(training: ScriptTraining, batch: Any) -> tuple[Chain | None, str | None]:

@@ -6,7 +6,6 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from autotune.config import Config
 from autotune.device import expand_segments_from_the_start
 from autotune.errors import WorkloadError
 from autotune.options import OPTIONS
-from autotune.plan import Plan, plan_for
+from autotune.plan import edits_of, plan_for
 from autotune.scripting.carried import NO_LOADER, UNKNOWN_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.loaders import OF_BATCH_SAMPLER, LoaderHooks, SeenLoader, why_batches_are_given
@@ -127,10 +126,8 @@ class AppliedConfig:
     def _account(self) -> None:
         decided = self.settings.refusals([], self.optimizers.optimizers)
         missing = not_carried_out(has_loader=bool(self.loaders.seen), own_scaler=self.settings.made_scaler)
-        plain = Plan()
         for name, value in self.config.items():
-            plan = plan_for({name: value})
-            changed = [item.name for item in fields(Plan) if getattr(plan, item.name) != getattr(plain, item.name)]
+            changed = sorted(edits_of(name, value))
             reasons = [missing[field] for field in changed if field in missing]
             reasons += [reason for field in changed if (reason := self._why_not(field)) is not None]
             if changed and (given := self._given(name)) is not None:

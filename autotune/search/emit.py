@@ -17,10 +17,10 @@ from autotune.facts import Facts
 from autotune.numerics import Numerics
 from autotune.options import OPTIONS
 from autotune.options.accumulation import samples_per_update
-from autotune.report.text import clean
 from autotune.search.measured import Measured
 from autotune.search.setup import Prepared, deciding_limit
 from autotune.trials.folder import write_atomically
+from autotune.words.text import clean
 
 MIB, GIB = 1 << 20, 1 << 30
 SCREENING = "screening: single runs, not verified; no claim of a speed-up follows"

@@ -80,7 +80,7 @@ def explain(info: RunInfo, records: Sequence[TrialRecord], seed: int = 0) -> Exp
         space = space_of(info)
     except (ValueError, ConfigError) as error:
         raise RunFolderError(f"damaged run.json: {error}") from None
-    accelerator = space.context.facts.device != "cpu"
+    accelerator = space.context.facts.is_accelerator
     limit = deciding_limit(info.limits, accelerator)
     seen = counting(observe(record, Config(**record.config), limit, accelerator) for record in records)
     if not any(item.sample_s for item in seen):

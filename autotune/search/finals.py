@@ -13,7 +13,7 @@ from autotune.config import Config
 from autotune.documents import read_record
 from autotune.machine import versions
 from autotune.numerics import Numerics, Status
-from autotune.options.accumulation import samples_per_update
+from autotune.options.accumulation import keeps_samples
 from autotune.plan import plan_for
 from autotune.records import TrialRecord
 from autotune.search.aim import FASTEST, Aim
@@ -169,7 +169,7 @@ class _Finals:
     ) -> None:
         self._search, self._folder, self._guard = search, folder, guard
         self._aim, self._baseline = search.aim, search.baseline.config
-        self._keeps = _keeps_batch(self._baseline) if search.two_answers else lambda config: False
+        self._two_answers = search.two_answers
         self._design, self._seed = design or THOROUGH, seed
         self._timing: dict[str, Any] = {
             "deadline_s": deadline,
@@ -183,6 +183,10 @@ class _Finals:
     def fallback(self) -> list[Answer]:
         """Return the answers where no finalist could be measured again."""
         return [Answer(config=self._baseline, gains={})] if self._baseline_answers else self.unverified()
+
+    def _keeps(self, config: Config) -> bool:
+        """Whether a config may be the second answer."""
+        return self._two_answers and keeps_samples(config, self._baseline)
 
     def unverified(self) -> list[Answer]:
         """Return the answers by the search's own figures."""
@@ -292,11 +296,6 @@ def _no_better(claim: Claim, aim: Aim) -> bool:
     found = claim.comparison
     peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
     return found is not None and aim.prefers_baseline(found.speedup, *peaks)
-
-
-def _keeps_batch(baseline: Config) -> Callable[[Config], bool]:
-    samples = samples_per_update(baseline)
-    return lambda config: samples_per_update(config) == samples
 
 
 def _expected_window_s(baseline: Measured) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.config import Config
-from autotune.options.accumulation import samples_per_update
+from autotune.options.accumulation import keeps_samples
 from autotune.options.space import touching_maths
 from autotune.search.verification.design import DESIGNS, Design
 from autotune.search.verification.finalists import FEWEST
@@ -76,14 +76,14 @@ def expected_checks(after: Afterwards, baseline: Config, ranked: Mapping[Config,
 def finalists(after: Afterwards, baseline: Config, ranked: Sequence[Config]) -> list[Config]:
     """Return who would be measured again now: the best few, and the best few that keep the baseline's batch."""
     order = [config for config in ranked if config != baseline]
-    keeping = [config for config in order if _keeps(config, baseline)] if after.two_answers else []
+    keeping = [config for config in order if keeps_samples(config, baseline)] if after.two_answers else []
     chosen = {*order[:FEWEST], *keeping[:FEWEST]}
     return [config for config in order if config in chosen]
 
 
 def _answers(after: Afterwards, baseline: Config, chosen: Sequence[Config]) -> list[Config]:
     """Return the configs that would be claimed now, one or two."""
-    keeping = [config for config in chosen if after.two_answers and _keeps(config, baseline)]
+    keeping = [config for config in chosen if after.two_answers and keeps_samples(config, baseline)]
     return list(dict.fromkeys([*chosen[:1], *keeping[:1]]))
 
 
@@ -93,7 +93,3 @@ def _of_an_answer(design: Design, how: str, options: int, gain: float) -> dict[s
         windows["attribute"] = design.attribution_rounds * (1 + options)
         windows["confirm"] = 3 * design.confirmation_rounds if options >= IDLE_FROM else 0
     return windows
-
-
-def _keeps(config: Config, baseline: Config) -> bool:
-    return samples_per_update(config) == samples_per_update(baseline)

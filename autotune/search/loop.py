@@ -16,7 +16,7 @@ from autotune.documents import read_record
 from autotune.drift import drifts
 from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
-from autotune.options.accumulation import samples_per_update
+from autotune.options.accumulation import keeps_samples
 from autotune.plan import plan_for
 from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
 from autotune.search.aim import Aim
@@ -239,10 +239,9 @@ class Search:
         if self._wishes.objective != "throughput":
             return None
         rivals = [item for item in self.measured.values() if item.usable]
-        samples = samples_per_update(config)
-        second = self.two_answers and samples == samples_per_update(self.space.baseline)
+        second = self.two_answers and keeps_samples(config, self.space.baseline)
         if second or self._wishes.effective_batch is not None:
-            rivals = [item for item in rivals if samples_per_update(item.config) == samples]
+            rivals = [item for item in rivals if keeps_samples(item.config, config)]
         return min((item.sample_s for item in rivals if item.sample_s), default=None)
 
     def _small_batch(self, config: Config) -> int | None:

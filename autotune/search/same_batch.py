@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from autotune.config import Config
-from autotune.options.accumulation import samples_per_update
+from autotune.options.accumulation import keeps_samples
 from autotune.options.space import Space
 from autotune.search.model.belief import LIKELY_FITS, Belief
 from autotune.search.observation import Observation
@@ -34,11 +34,7 @@ def trials_kept(trials: int) -> int:
 def counterparts(space: Space, best: Sequence[Config], known: Collection[Config]) -> list[Config]:
     """Return the `best` configs with the baseline's samples per optimizer step, as far as they are not `known`."""
     today = {name: space.baseline[name] for name in ("batch_size", "accumulation") if name in space.baseline}
-    moved = [
-        space.canonical(config.replace(**today))
-        for config in best
-        if samples_per_update(config) != samples_per_update(space.baseline)
-    ]
+    moved = [space.canonical(config.replace(**today)) for config in best if not keeps_samples(config, space.baseline)]
     return [config for config in dict.fromkeys(moved) if config not in known and space.legal(config) is None]
 
 

@@ -167,7 +167,7 @@ def prepare(
         machine=machine,
         space=space,
         limits=_limits(wishes, machine, facts),
-        accelerator=facts.device != "cpu",
+        accelerator=facts.is_accelerator,
         planned_samples=planned,
         script_hash=script,
     )
@@ -254,7 +254,7 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
     keep = 1 - wishes.headroom
     host = wishes.host_memory_limit_bytes or int(HOST_SHARE * machine.available_bytes)
     device = None
-    if facts is not None and facts.device == "cpu" and wishes.memory_limit_bytes is not None:
+    if facts is not None and not facts.is_accelerator and wishes.memory_limit_bytes is not None:
         host = min(host, wishes.memory_limit_bytes)
     elif facts is not None and facts.device_free_bytes is not None:
         device = int(keep * (wishes.memory_limit_bytes or DEVICE_SHARE * facts.device_free_bytes))

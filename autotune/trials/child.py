@@ -21,13 +21,13 @@ from autotune.measure.session import Session
 from autotune.measure.training import Training, seed_all
 from autotune.measure.validity import NonFinite
 from autotune.numerics import Numerics
+from autotune.outcomes import classify_error, culprit, failure
+from autotune.probing.probe import probe
 from autotune.records import Failure, Outcome, Phases, TrialRecord, TrialSpec
 from autotune.scripting.probe import probe_script
 from autotune.scripting.trial import measure_script
 from autotune.trials.folder import write_atomically
 from autotune.trials.numerics import check_numerics
-from autotune.trials.outcomes import classify_error, culprit, failure
-from autotune.trials.probe import probe
 from autotune.trials.sandbox import refusal
 from autotune.trials.sending import end_workers_that_cannot_send
 from autotune.workload import Workload

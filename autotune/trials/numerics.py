@@ -33,8 +33,8 @@ from autotune.measure.numerics.samples import Unchecked, take_batches
 from autotune.numerics import Comparison, Numerics, Status, Task, not_checked
 from autotune.options import OPTIONS, Maths
 from autotune.options.space import touching_maths
+from autotune.outcomes import classify_error, culprit
 from autotune.records import Outcome
-from autotune.trials.outcomes import classify_error, culprit
 from autotune.workload import Workload
 from autotune.workload.script import brief
 

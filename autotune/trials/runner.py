@@ -20,10 +20,10 @@ from typing import Any, Protocol
 
 from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
+from autotune.outcomes import classify_exit, failure
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import SCRATCH, write_atomically
 from autotune.trials.groups import end_group, remove_shared_memory, wait_until_gone
-from autotune.trials.outcomes import classify_exit, failure
 from autotune.trials.sandbox import remove
 from autotune.trials.watchdog import Watchdog
 

@@ -19,8 +19,8 @@ from typing import Any
 from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from autotune.outcomes import classify_error
 from autotune.records import Outcome
-from autotune.trials.outcomes import classify_error
 
 SIGNAL_S = 10.0  # until a signal was delivered, on the busiest machine
 

@@ -1,6 +1,6 @@
 """The fork server: imports torch and the trial's code once, touches no device, and forks one process a trial.
 
-Started as `python -m autotune.trials.server FD FOLDER CACHE`. It speaks JSON lines over the socket FD: a request
+Started by the runner with the arguments FD FOLDER CACHE. It speaks JSON lines over the socket FD: a request
 {"spec": ..., "log": path, "scratch": path or empty, "kept": paths} with the write end of a progress pipe, answered by
 {"pid": n} and later {"pid": n, "status": wait status}. When the socket closes, all trials are killed and it ends.
 FOLDER is for the sockets of the trials' loader workers; it goes with the compile cache CACHE when the server ends: what

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
+from autotune.outcomes import classify_error
 from autotune.records import Outcome
-from autotune.trials.outcomes import classify_error
 
 pytestmark = pytest.mark.gpu
 

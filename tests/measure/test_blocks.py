@@ -157,7 +157,7 @@ def test_stops_early_when_clearly_slower():
 
 def test_the_epoch_overhead_counts_against_a_config():
     blocks = make_blocks([0.01, -0.01] * 20)
-    decision, _ = run(StopRule(best_sample_s=SAMPLE_S, epoch_share_s=0.2 * SAMPLE_S), blocks)
+    decision, _ = run(StopRule(best_sample_s=SAMPLE_S, start_share_s=0.2 * SAMPLE_S), blocks)
     assert decision == Decision(kind="slower")
 
 

@@ -20,9 +20,9 @@ from autotune.measure.training import Training, seed_all
 from autotune.numerics import Status, Task
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space, touching_maths
+from autotune.probing.probe import probe
 from autotune.records import Limits, Source, TrialSpec
 from autotune.trials.numerics import Kept, check_numerics
-from autotune.trials.probe import probe
 from autotune.tuned import Tuned
 from tests.small_models import BATCH, SMALL_MODELS
 

@@ -16,16 +16,16 @@ from autotune.records import Source
 from autotune.report.catalogue import entry
 from autotune.report.evidence import gather
 from autotune.report.export import rows_to_csv, rows_to_json
-from autotune.report.figures import memory, rounded
 from autotune.report.html.page import write_page
 from autotune.report.rows import full_config
 from autotune.report.run import read_run
 from autotune.report.summary import print_summary
-from autotune.report.text import value_text
 from autotune.search.run import search_workload
 from autotune.search.setup import Wishes
 from autotune.search.verification import Verdict, Verification, sentence
 from autotune.trials.folder import RunFolder
+from autotune.words.figures import memory, rounded
+from autotune.words.text import value_text
 from tests.report.factory import console_of, text_of
 from tests.search.simulated import Listener, SimulatedRunner
 

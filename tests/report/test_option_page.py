@@ -10,7 +10,7 @@ import pytest
 
 from autotune.options import OPTIONS, Inapplicable, Maths
 from autotune.report.option_page import CLAIMS, all_pages, examples, option_page
-from autotune.report.text import value_text
+from autotune.words.text import value_text
 
 README = Path(__file__).parents[2] / "README.md"
 

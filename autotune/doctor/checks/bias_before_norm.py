@@ -15,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from autotune.doctor.calls import Call
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding
-from autotune.report.figures import memory
+from autotune.words.figures import memory
 
 
 def check(context: Context) -> Iterator[Finding]:

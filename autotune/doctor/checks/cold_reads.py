@@ -10,7 +10,7 @@ from autotune.doctor.checks.many_files import existing
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness
 from autotune.machine import available_bytes
-from autotune.report.figures import duration, memory
+from autotune.words.figures import duration, memory
 
 CHUNK = 1 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives
 from autotune.doctor.lines import Line
-from autotune.report.figures import percent
+from autotune.words.figures import percent
 
 REMEDIES = {
     "opened": ("open it once in each process and keep it: if self.archive is None: self.archive = open_it()",),

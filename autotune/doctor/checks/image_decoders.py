@@ -10,7 +10,7 @@ from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness
 from autotune.doctor.images import Decode, Encoded, decode_by_pillow, decoders, to_pillow
 from autotune.doctor.timing import typical
-from autotune.report.figures import duration, percent
+from autotune.words.figures import duration, percent
 
 TRIED = 12  # images
 FASTER = 0.67  # of the time of Pillow: making its image of another library costs, too

@@ -10,8 +10,8 @@ import psutil
 from autotune.batches import nbytes, tensors
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness
-from autotune.report.figures import memory
 from autotune.trials.preflight import FILES_BASE, FILES_PER_TENSOR, SHM_MARGIN
+from autotune.words.figures import memory
 
 
 def check(context: Context) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness
 from autotune.doctor.lines import Line
 from autotune.doctor.reading import Chains, Place
-from autotune.report.figures import duration, percent
+from autotune.words.figures import duration, percent
 
 SHOWN = 3
 MIN_PART = 0.1  # of a sample's time, to be named

@@ -10,7 +10,7 @@ from itertools import pairwise
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives, Sureness, counted
 from autotune.doctor.timing import quickest
-from autotune.report.figures import memory, percent
+from autotune.words.figures import memory, percent
 
 MAX_FILES = 200
 MAX_BYTES = 32 << 20

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gain, Gives
 from autotune.doctor.lines import find_nodes
-from autotune.report.figures import memory
+from autotune.words.figures import memory
 
 STEPS = 6
 MIN_BYTES = 1 << 20  # a step, where no graph is held

@@ -11,7 +11,7 @@ from autotune.doctor.reading import Reading
 from autotune.doctor.stages import Stage, stable_stages
 from autotune.doctor.timing import quickest
 from autotune.machine import available_bytes
-from autotune.report.figures import memory, percent
+from autotune.words.figures import memory, percent
 
 LOOK_S = 2.0
 TRIED = 16  # samples

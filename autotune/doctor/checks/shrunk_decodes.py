@@ -13,7 +13,7 @@ from autotune.doctor.images import Encoded, decode_by_opencv, decode_by_pillow
 from autotune.doctor.lines import Line
 from autotune.doctor.timing import typical
 from autotune.doctor.watching import Decoded
-from autotune.report.figures import percent, significant
+from autotune.words.figures import percent, significant
 
 SHRUNK = 2.0  # times a side
 TRIED = 12  # images that are decoded again

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gain, Gives, Sureness
-from autotune.report.figures import memory
+from autotune.words.figures import memory
 
 
 def check(context: Context) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from autotune.doctor.findings import Finding, Gain, Gives, Sureness
 from autotune.doctor.lines import assignments
 from autotune.doctor.reading import Reader
 from autotune.measure.memory import own_bytes
-from autotune.report.figures import memory
+from autotune.words.figures import memory
 
 MANY = 10_000  # objects in one container
 MIN_BYTES = 32 << 20  # copied by all workers together

@@ -16,8 +16,8 @@ from autotune.doctor.memory.account import ACTIVATIONS, Account, ModuleBytes, Mo
 from autotune.doctor.memory.tracking import Tracker
 from autotune.measure.session import Session
 from autotune.measure.training import Training
+from autotune.probing.data import dataset_length
 from autotune.records import TrialSpec
-from autotune.trials.probe_data import dataset_length
 from autotune.workload import Workload
 
 WARM_UPDATES = 2  # then the optimizer's state is there, and so are the gradients of the step before

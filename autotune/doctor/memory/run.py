@@ -11,7 +11,7 @@ from autotune.doctor.memory.account import Account, Fit, MemoryReport, Tried
 from autotune.errors import DoesNotFit
 from autotune.options.base import Value
 from autotune.records import Outcome
-from autotune.report.figures import memory
+from autotune.words.figures import memory
 
 MAX_RUNS = 6  # to find the batch size that fits
 GRAIN = 8  # batch sizes of more than this are multiples of it

@@ -9,12 +9,12 @@ from autotune.records import REPEAT
 from autotune.report.columns import OUTCOMES
 from autotune.report.evidence import Evidence
 from autotune.report.explain import effect_words
-from autotune.report.figures import duration, memory
 from autotune.report.flags import explain, in_order
 from autotune.report.html.markup import Html, join, table, tag
 from autotune.report.run import began
 from autotune.report.table import NOT_MEASURED, THROUGHPUT_ONLY
-from autotune.report.text import value_text, values_text
+from autotune.words.figures import duration, memory
+from autotune.words.text import value_text, values_text
 
 
 def background(evidence: Evidence) -> Html:

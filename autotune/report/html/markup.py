@@ -6,7 +6,7 @@ import html
 from typing import Any
 
 from autotune.report.strict_json import strict_json
-from autotune.report.text import clean
+from autotune.words.text import clean
 
 VOID = frozenset({"input", "br"})
 

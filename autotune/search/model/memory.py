@@ -88,7 +88,7 @@ class MemoryModel:
         The first peak is supposed to be half fixed, half batch, but for what a process on a host has by itself.
         """
         first = peaks[0]
-        on_host = self._encoding.space.context.facts.device == "cpu"
+        on_host = not self._encoding.space.context.facts.is_accelerator
         fixed_bytes = min(PROCESS_BYTES, first.peak_bytes / 2) if on_host else 0.0
         growing_bytes = (first.peak_bytes - fixed_bytes) / 2
         mean = [np.log(fixed_bytes + growing_bytes), np.log(growing_bytes / first.batch)]

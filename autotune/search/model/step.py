@@ -85,7 +85,7 @@ class StepModel:
     def _threads(self, rows: Rows) -> FloatArray:
         """Return how many threads a step computes with; one that gives work to an accelerator has one."""
         facts = self._encoding.space.context.facts
-        if facts.device != "cpu":
+        if facts.is_accelerator:
             return np.ones(len(rows))
         threads = self._encoding.numbers("num_threads", rows, 0.0)
         return np.where(threads > 0, threads, facts.default_threads)
@@ -128,6 +128,6 @@ class StepModel:
 
     def _learn_contention(self, load: FloatArray, slowed: FloatArray) -> float:
         """Return g: the mean of a normal prior and measured contentions, by least squares."""
-        expected = ON_CPU if self._encoding.space.context.facts.device == "cpu" else ON_ACCELERATOR
+        expected = ON_ACCELERATOR if self._encoding.space.context.facts.is_accelerator else ON_CPU
         precision = CONTENTION_SD**-2 + (load @ load) / CONTENTION_NOISE**2
         return max(0.0, float((expected * CONTENTION_SD**-2 + (load @ slowed) / CONTENTION_NOISE**2) / precision))

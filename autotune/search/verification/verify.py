@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from autotune.config import Config
-from autotune.options.accumulation import samples_per_update
+from autotune.options.accumulation import keeps_samples
 from autotune.search.aim import FASTEST, Aim
 from autotune.search.verification.choice import Choice, Dropped, Ranked, choose
 from autotune.search.verification.claim import Claim, claim
@@ -45,7 +45,7 @@ def verify(
         self_test: first compare the baseline with itself.
     """
     bench = Bench(measure, deadline_s=deadline_s, clock=clock, window_s=window_s)
-    keeps = keeps_batch or (lambda config: samples_per_update(config) == samples_per_update(baseline))
+    keeps = keeps_batch or (lambda config: keeps_samples(config, baseline))
     distinct = [config for config in dict.fromkeys(finalists) if config != baseline]
     tested = None
     if self_test:

@@ -14,11 +14,11 @@ from autotune.errors import RunFolderError
 from autotune.numerics import not_checked
 from autotune.records import Outcome
 from autotune.report.evidence import gather
-from autotune.report.figures import memory
 from autotune.report.html.page import page, write_page
 from autotune.report.outcome import before_and_after, row_of, samples_per_s
 from autotune.report.rows import rows_of_run
 from autotune.search.verification import Verdict, Verification, sentence
+from autotune.words.figures import memory
 from tests.report.factory import failed, make_info, ok
 from tests.report.html.conftest import BEST, SAME_BATCH
 from tests.report.test_table import CLAIM

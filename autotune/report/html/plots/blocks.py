@@ -7,8 +7,8 @@ from typing import Any
 
 from autotune.config import Config
 from autotune.report.evidence import Evidence
-from autotune.report.figures import significant
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, marker, points
+from autotune.words.figures import significant
 
 GAP = 1.5  # blocks of room between two processes
 

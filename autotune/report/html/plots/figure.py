@@ -13,7 +13,7 @@ from autotune.config import Config
 from autotune.report.evidence import BASELINE, BEST, SAME_BATCH
 from autotune.report.html.markup import escape
 from autotune.report.rows import differs_from
-from autotune.report.text import value_text
+from autotune.words.text import value_text
 
 Trace = dict[str, Any]
 

@@ -11,8 +11,8 @@ from autotune.report.evidence import BEST, Answer, Evidence
 from autotune.report.html.markup import escape
 from autotune.report.html.plots.figure import Figure, Trace, lines, marker, points, role
 from autotune.report.outcome import changes
-from autotune.report.text import value_text
 from autotune.search.verification.wording import contribution
+from autotune.words.text import value_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotune.report.evidence import BEST, Evidence
-from autotune.report.figures import GIB, memory, percent
 from autotune.report.html.plots.figure import Figure, beyond, curve, level, marker, points, role
 from autotune.report.html.plots.tradeoff import NEAR, hover_of
+from autotune.words.figures import GIB, memory, percent
 
 
 def draw(evidence: Evidence) -> Iterator[Figure]:

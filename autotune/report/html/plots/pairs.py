@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.report.evidence import BASELINE, BEST, Answer, Evidence
-from autotune.report.figures import significant
 from autotune.report.flags import explain
 from autotune.report.html.plots.figure import NAMES, Figure, Trace, curve, lines, marker, points, role
 from autotune.search.verification.statistics import NOISE, Comparison
 from autotune.search.verification.windows import Window
+from autotune.words.figures import significant
 
 
 def draw(evidence: Evidence) -> Iterator[Figure]:

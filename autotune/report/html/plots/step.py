@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.report.evidence import Evidence
-from autotune.report.figures import percent, significant
 from autotune.report.html.plots.figure import NAMES, Figure, lines, role
 from autotune.report.parts import PARTS, time_parts
+from autotune.words.figures import percent, significant
 
 PATTERNS = {"wait": "/", "compute": "", "contention": "x", "rest": ".", "epoch": "-"}
 

@@ -9,7 +9,6 @@ from typing import Any
 from autotune.records import Outcome
 from autotune.report.columns import OUTCOMES
 from autotune.report.evidence import Evidence
-from autotune.report.figures import GIB, memory, percent
 from autotune.report.front import pareto_front
 from autotune.report.html.plots.figure import (
     NAMES,
@@ -26,6 +25,7 @@ from autotune.report.html.plots.figure import (
 )
 from autotune.report.outcome import row_of, samples_per_s
 from autotune.report.rows import Row
+from autotune.words.figures import GIB, memory, percent
 
 NEAR = 3.0  # a limit further away than so many times the largest peak would press all points to one side
 

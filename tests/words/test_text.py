@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.report.text import clean, plain, sparkline, values_text
+from autotune.words.text import clean, plain, sparkline, values_text
 from tests.report.factory import console_of, text_of
 
 

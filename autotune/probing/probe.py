@@ -24,10 +24,7 @@ from autotune.errors import ScriptError
 from autotune.facts import Facts
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
-from autotune.records import TrialSpec
-from autotune.trials.device_facts import device_facts
-from autotune.trials.model_facts import model_facts
-from autotune.trials.probe_data import (
+from autotune.probing.data import (
     dataset_length,
     first_batches,
     generators,
@@ -38,11 +35,14 @@ from autotune.trials.probe_data import (
     why_fork_only,
     why_no_workers,
 )
-from autotune.trials.probe_habits import Habits, time_steps
-from autotune.trials.probe_inplace import InplaceCheck
-from autotune.trials.probe_loss import loss_reduction
-from autotune.trials.probe_optimizer import probe_implementations
-from autotune.trials.recomputing import find_recomputable
+from autotune.probing.device_facts import device_facts
+from autotune.probing.habits import Habits, time_steps
+from autotune.probing.inplace import InplaceCheck
+from autotune.probing.loss import loss_reduction
+from autotune.probing.model_facts import model_facts
+from autotune.probing.optimizers import probe_implementations
+from autotune.probing.recomputing import find_recomputable
+from autotune.records import TrialSpec
 from autotune.workload import Workload
 from autotune.workload.script import brief, user_traceback
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from autotune.device import device_named
-from autotune.trials.device_facts import device_facts
+from autotune.probing.device_facts import device_facts
 
 
 @pytest.fixture

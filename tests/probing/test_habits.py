@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from autotune.config import Config
 from autotune.device import Device
 from autotune.measure.training import Training
-from autotune.trials.probe_habits import Habits
+from autotune.probing.habits import Habits
 from autotune.workload import Workload
 
 

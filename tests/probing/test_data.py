@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from autotune.trials.probe_data import SHAPES_SEEN, on_accelerator, take_batches
+from autotune.probing.data import SHAPES_SEEN, on_accelerator, take_batches
 
 
 def test_the_first_batch_of_a_cold_loader_is_not_what_one_takes():

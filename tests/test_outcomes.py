@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from autotune.outcomes import Classified, classify_error, classify_exit, culprit, failure
 from autotune.records import Outcome
-from autotune.trials.outcomes import Classified, classify_error, classify_exit, culprit, failure
 
 OOM, HOST, DEVICE, SHM = Outcome.OUT_OF_MEMORY, "out of host memory", "out of device memory", "out of shared memory"
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autotune.report.figures import duration, memory, percent, roughly, rounded, significant
+from autotune.words.figures import duration, memory, percent, roughly, rounded, significant
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from autotune.config import Config
 from autotune.measure.training import Training
-from autotune.trials.probe_loss import loss_reduction
+from autotune.probing.loss import loss_reduction
 from autotune.workload import Workload
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from autotune.inplace import set_inplace, switchable, value_without
 from autotune.measure.numerics.quiet import quiet
-from autotune.trials.recomputing import Gradients, differ
+from autotune.probing.recomputing import Gradients, differ
 
 
 class InplaceCheck:

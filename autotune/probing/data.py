@@ -24,8 +24,8 @@ from autotune.device import on_host
 from autotune.errors import AutotuneError, ScriptError, text_of
 from autotune.measure.stream import no_batch
 from autotune.measure.training import Training, seed_all
+from autotune.outcomes import classify_error
 from autotune.records import Outcome
-from autotune.trials.outcomes import classify_error
 from autotune.workload import accepts
 from autotune.workload.script import brief, user_traceback
 

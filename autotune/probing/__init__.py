@@ -1,0 +1,1 @@
+"""What a probe finds out of a workload, by building it once and running a step; parts of it serve scripts, too."""
