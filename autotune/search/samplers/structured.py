@@ -100,14 +100,6 @@ class StructuredSampler(BaseSampler):
             return []
         return [belief.encoding.config(belief.measured[index]) for index in self.objective.order(belief)]
 
-    def improvement_left(self, study: Study) -> float:
-        """Return the best expected relative improvement of any config left.
-
-        Infinite while the anchors are not done, 0.0 when no config is left.
-        """
-        gains = self._gains_left(read_history(study, self.space))
-        return np.inf if gains is None else float(gains.max(initial=0.0))
-
     def reason_to_stop(self, study: Study) -> str | None:
         """Return why going on is not worth it, in words, or None."""
         history = read_history(study, self.space)
