@@ -10,13 +10,13 @@ FAULTS = {
     # ---- A: memory ----
     "A1": case(
         "out of memory has many texts",
-        "trials/test_outcomes.py::test_c01_a1_every_text_of_memory_is_told",
-        "trials/test_outcomes.py::test_c01_the_type_says_it_without_a_text",
+        "test_outcomes.py::test_c01_a1_every_text_of_memory_is_told",
+        "test_outcomes.py::test_c01_the_type_says_it_without_a_text",
         "gpu/test_trials.py::test_memory_that_runs_out_is_told_and_the_next_trial_runs",
     ),
     "A2": case(
         "the word error, in an error or in the output of a good run, is no failure of another kind",
-        "trials/test_outcomes.py::test_a2_c01_what_only_sounds_alike_is_the_users_error",
+        "test_outcomes.py::test_a2_c01_what_only_sounds_alike_is_the_users_error",
         "faults/test_trials.py::test_a2_words_of_failure_in_the_output_of_a_good_trial",
     ),
     "A4": case(
@@ -75,7 +75,7 @@ FAULTS = {
         "the kernel kills a trial or a worker",
         "trials/test_failures.py::test_c61_a17_the_trial_is_killed",
         "trials/test_failures.py::test_a17_c3_a_worker_is_killed",
-        "trials/test_outcomes.py::test_a17_the_signal_of_a_worker_is_found_below_its_unexpected_exit",
+        "test_outcomes.py::test_a17_the_signal_of_a_worker_is_found_below_its_unexpected_exit",
         "trials/test_failures.py::test_the_trial_ends_itself_without_a_word",
     ),
     # ---- B: batch sizes ----
@@ -219,8 +219,8 @@ FAULTS = {
         "accumulated gradients are not those of the large batch",
         "test_accumulating.py::test_e8_gradients_equal_those_of_the_whole_batch_in_incomplete_groups_too",
         "trials/test_numerics.py::test_e8_an_accumulation_that_forgets_its_scale",
-        "workload/test_probe_loss.py::test_e8_a_mean_over_samples_a_sum_and_a_mean_over_what_counts",
-        "workload/test_probe_loss.py::test_e8_a_mean_over_tokens_whose_number_hardly_differs_is_seen",
+        "probing/test_loss.py::test_e8_a_mean_over_samples_a_sum_and_a_mean_over_what_counts",
+        "probing/test_loss.py::test_e8_a_mean_over_tokens_whose_number_hardly_differs_is_seen",
     ),
     "E10": case(
         "compiled code is slower",

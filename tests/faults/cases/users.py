@@ -8,9 +8,9 @@ USERS = {
     "C01": case(
         "which failures are out of memory",
         "trials/test_failures.py::test_c01_the_host_has_no_more_memory",
-        "trials/test_outcomes.py::test_c01_a1_every_text_of_memory_is_told",
-        "trials/test_outcomes.py::test_c01_the_type_says_it_without_a_text",
-        "trials/test_outcomes.py::test_a2_c01_what_only_sounds_alike_is_the_users_error",
+        "test_outcomes.py::test_c01_a1_every_text_of_memory_is_told",
+        "test_outcomes.py::test_c01_the_type_says_it_without_a_text",
+        "test_outcomes.py::test_a2_c01_what_only_sounds_alike_is_the_users_error",
     ),
     "C02": case(
         "a process stays broken after it ran out of memory",
@@ -131,7 +131,7 @@ USERS = {
         "too many open files",
         "trials/test_runner.py::test_c24_a_trial_may_open_as_many_files_as_the_hard_limit_says",
         "trials/test_watchdog.py::test_c24_open_files_that_will_not_do_are_known_beforehand",
-        "trials/test_outcomes.py::test_c24_other_texts_with_a_meaning",
+        "test_outcomes.py::test_c24_other_texts_with_a_meaning",
     ),
     "C26": case(
         "side effects: trackers, output, files of the script",
@@ -277,7 +277,7 @@ USERS = {
     "C61": case(
         "killed by the kernel",
         "trials/test_failures.py::test_c61_a17_the_trial_is_killed",
-        "trials/test_outcomes.py::test_c61_a17_exit_by_signal",
+        "test_outcomes.py::test_c61_a17_exit_by_signal",
     ),
     "C62": case(
         "lazy modules have no parameters before the first batch",
@@ -337,7 +337,7 @@ USERS = {
     "C77": case(
         "the user's own way out of running out of memory is broken",
         "trials/test_failures.py::test_c77_the_first_exception_is_shown",
-        "trials/test_outcomes.py::test_c77_an_error_in_the_fallback_does_not_hide_the_first_one",
+        "test_outcomes.py::test_c77_an_error_in_the_fallback_does_not_hide_the_first_one",
     ),
     "C79": case(
         "data that use numpy's and Python's random numbers",
