@@ -42,7 +42,10 @@ GRAVEST = (Outcome.OUT_OF_MEMORY, Outcome.CRASHED, Outcome.ERROR, Outcome.UNSUPP
 COMPILER = ("torch._dynamo.", "torch._inductor.")
 """modules of the exceptions that say that torch.compile cannot do it"""
 
+ENDED = "the process ended"
+
 ADVICE = {
+    ENDED: "Something in it ends the process at once, as os._exit() does: leave that out, or let it train longer.",
     "out of shared memory": "Loader workers pass batches through /dev/shm: enlarge it (docker run --shm-size=8g), "
     "or use fewer workers or a smaller prefetch_factor.",
     "too many open files": "Raise the limit (ulimit -n), or use fewer workers.",
@@ -60,7 +63,7 @@ class Classified:
 
     @property
     def advice(self) -> str:
-        return ADVICE.get(self.reason, "")
+        return ADVICE.get(self.reason, ADVICE[ENDED] if self.reason.startswith(ENDED) else "")
 
 
 def classify_error(error: BaseException) -> Classified:
@@ -82,7 +85,7 @@ def classify_exit(status: int) -> Classified:
         if number == signal.SIGBUS:
             return Classified(Outcome.OUT_OF_MEMORY, "out of shared memory")
         return Classified(Outcome.CRASHED, f"killed by signal {number} ({signal.Signals(number).name})")
-    return Classified(Outcome.ERROR, f"the process ended with status {os.waitstatus_to_exitcode(status)}")
+    return Classified(Outcome.ERROR, f"{ENDED} with status {os.waitstatus_to_exitcode(status)}")
 
 
 def failure(found: Classified, message: str, traceback: str = "", phase: str = "") -> Failure:

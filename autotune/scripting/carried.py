@@ -23,6 +23,7 @@ CARRIED_OUT = frozenset(
 """fields of `Plan` that scripting carries out; every other one makes its options inapplicable, new ones too"""
 
 NEEDS_A_WORKLOAD = "it cannot be set from outside on an unmodified script; give the script a Workload for it"
+NO_MODEL = "no nn.Module with trainable parameters was called"
 NO_LOADER = "the script trains on no DataLoader: it makes its batches itself"
 
 UNKNOWN_LOADER = "none of the script's loaders shuffles; the best.toml of a search on it says which one trains"

@@ -7,6 +7,7 @@ handler and no `finally` of it runs.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import math
 import time
@@ -107,6 +108,7 @@ class Driver:
             self._changes.add(self.device.expand_segments())
         for switch in self.plan.switches:
             self._changes.add(switch())
+        self._changes.patch(atexit, "register", lambda function, *_, **__: function)  # a trial runs none of them
         self.outside.install(self._changes)
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)

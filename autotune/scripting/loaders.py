@@ -222,8 +222,12 @@ class LoaderHooks:
         changes.patch(DataLoader, "__iter__", __iter__)
 
     def forget(self) -> None:
-        """Begin anew: the script runs again."""
+        """Begin anew: the script runs again, and the workers of its last run have nothing left to do."""
         self.seen.clear()
+        for loader in list(self._by_loader):
+            iterator, loader._iterator = getattr(loader, "_iterator", None), None  # of workers that persist
+            if iterator is not None:
+                iterator._shutdown_workers()
 
     def is_training(self, seen: SeenLoader) -> bool:
         """Whether this is the training loader: the one known, or that of another epoch."""

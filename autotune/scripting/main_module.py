@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -48,6 +50,7 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
     before = sys.modules["__main__"], sys.argv, list(sys.path)
     here, gradients = os.getcwd(), torch.is_grad_enabled()
     start_method = multiprocessing.get_start_method(allow_none=True)
+    handlers = _signal_handlers()
     sys.modules["__main__"], sys.argv = module, argv
     sys.path.insert(0, folder)
 
@@ -57,8 +60,17 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
             os.chdir(here)
         torch.set_grad_enabled(gradients)
         multiprocessing.set_start_method(start_method, force=True)  # a script may set it once only
+        for number, handler in _signal_handlers().items():
+            if handler is not handlers.get(number):  # its processes would be begun with it, and not end by SIGTERM, say
+                signal.signal(number, handlers[number])
 
     return restore
+
+
+def _signal_handlers() -> dict[int, Any]:
+    """Return the handlers by signal, but for those that are set once a process: torch's for its workers, and C's."""
+    found = {number: signal.getsignal(number) for number in signal.valid_signals() - {signal.SIGCHLD}}
+    return {number: handler for number, handler in found.items() if handler is not None}
 
 
 def end_of(error: SystemExit) -> tuple[int, str]:

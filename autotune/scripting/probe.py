@@ -34,8 +34,9 @@ from autotune.probing.device_facts import device_facts
 from autotune.probing.habits import Habits, time_steps
 from autotune.probing.model_facts import model_facts
 from autotune.probing.optimizers import probe_implementations
+from autotune.random_numbers import kept_random_numbers
 from autotune.records import TrialSpec
-from autotune.scripting.carried import NO_LOADER, not_carried_out
+from autotune.scripting.carried import NO_LOADER, NO_MODEL, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given
@@ -50,6 +51,7 @@ from autotune.workload.script import brief
 from autotune.workload.static import look
 
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
+SIZES_SEEN = 16  # batches of a batch sampler of the script's own
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
 
 
@@ -109,6 +111,8 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
     per_step = max(1, size)
     models = driver.models.models
     refused = settings.refusals(models, driver.optimizers.optimizers)
+    if not models:  # as where the script compiles a function that calls one
+        refused |= dict.fromkeys(("precision", "channels_last", "compile_mode"), NO_MODEL)
     return Facts(
         **device_facts(device, free_bytes),
         allocator_refused=why_allocator_is_set(),
@@ -171,7 +175,19 @@ def _batch_size(loader: DataLoader[Any]) -> int | None:
     if loader.batch_size is not None:
         return loader.batch_size
     size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) and size > 0 else None
+    return size if isinstance(size, int) and size > 0 else _drawn_size(loader.batch_sampler)
+
+
+def _drawn_size(batch_sampler: Any) -> int | None:
+    """Return how many samples a batch sampler of the script's own puts in a batch, in the mean; None: unknown."""
+    if batch_sampler is None or not hasattr(batch_sampler, "__len__"):
+        return None  # one that yields without an end may be a generator, which would lose what is looked at
+    try:
+        with kept_random_numbers():
+            sizes = [len(batch) for batch in itertools.islice(iter(batch_sampler), SIZES_SEEN)]
+    except Exception:
+        return None  # the script fails by it itself, or its batches are no lists of samples
+    return round(sum(sizes) / len(sizes)) or None if sizes else None
 
 
 def _baseline(training: ScriptTraining) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from autotune.device import expand_segments_from_the_start
 from autotune.errors import WorkloadError
 from autotune.options import OPTIONS
 from autotune.plan import edits_of, plan_for
-from autotune.scripting.carried import NO_LOADER, UNKNOWN_LOADER, not_carried_out
+from autotune.scripting.carried import NO_LOADER, NO_MODEL, UNKNOWN_LOADER, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.loaders import OF_BATCH_SAMPLER, LoaderHooks, SeenLoader, why_batches_are_given
 from autotune.scripting.main_module import end_of, run_as_main
@@ -25,7 +25,6 @@ from autotune.scripting.optimizers import OptimizerHooks
 from autotune.scripting.settings import Settings
 from autotune.workload.script import user_traceback
 
-NO_MODEL = "no nn.Module with trainable parameters was called"
 NO_OPTIMIZER = "no optimizer of torch's made a step"
 
 

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import optuna
 
@@ -18,7 +19,7 @@ from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
 from autotune.options.accumulation import keeps_samples
 from autotune.plan import plan_for
-from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord
+from autotune.records import HARD_FLAGS, NOT_SCREENING, REPEAT, Outcome, TrialRecord, TrialSpec
 from autotune.search.aim import Aim
 from autotune.search.dead_ends import baseline_failed, check_baseline, check_failures, nothing_usable
 from autotune.search.events import Events
@@ -55,6 +56,8 @@ class Search:
         """`deadline` is a reading of `clock` after which no trial starts."""
         self.space = prepared.space
         self.specs = Specs(prepared, wishes, folder)
+        self._mixes_sizes = True
+        """a trial may step on two batch sizes"""
         self.measured: dict[Config, Measured] = {}
         self.stopped_because = ""
         self._prepared, self._wishes = prepared, wishes
@@ -199,7 +202,10 @@ class Search:
             # the reference is measured whole, however slow it is against what was found since
             best = None if config == self.space.baseline else self._best_sample_s(config)
             spec = self.specs.make(number, config, kind=kind, best_sample_s=best, small_batch=self._small_batch(config))
-            return self._runner.run(spec, self._folder.log(number), self._events.progress)
+            record = self._runner.run(spec, self._folder.log(number), self._events.progress)
+            if record.outcome is Outcome.ERROR and spec.small_batch is not None:
+                return self._without_small_batch(spec)
+            return record
         record = TrialRecord(
             number=number,
             kind=kind,
@@ -210,6 +216,16 @@ class Search:
             started_at=time.time(),
         )
         self._folder.write_record(record)
+        return record
+
+    def _without_small_batch(self, spec: TrialSpec) -> TrialRecord:
+        """Repeat a trial that failed after steps on another batch size: a queue of keys, say, may fit one alone."""
+        record = self._runner.run(replace(spec, small_batch=None), self._folder.log(spec.number), self._events.progress)
+        if record.outcome.measured:
+            self._mixes_sizes = False
+            self._events.note(
+                f"trial {spec.number} fails after steps on a smaller batch: measured without them from now on"
+            )
         return record
 
     def _observation(self, record: TrialRecord, config: Config) -> Observation:
@@ -248,7 +264,7 @@ class Search:
         """Return the batch size that, beside the config's own, gives the memory line of its class in one trial."""
         sizes = self.space.choices.get("batch_size", ())
         known = {self._memory_class(item.config) for item in self.measured.values() if item.sample_s is not None}
-        if plan_for(config).compiles:
+        if plan_for(config).compiles or not self._mixes_sizes:
             return None  # a second batch size would be compiled, too, and dynamo would take it for variable
         if len(sizes) < 2 or self._memory_class(config) in known:
             return None

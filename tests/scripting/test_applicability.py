@@ -80,3 +80,41 @@ def test_a_script_offers_a_workload_as_far_as_its_text_shows(tmp_path, text, off
     script = tmp_path / "train.py"
     script.write_text(text)
     assert look(script).has_workload is offers
+
+
+BATCHES = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+    class Buckets(Sampler):
+        def __len__(self):
+            return 8
+
+        def __iter__(self):
+            for start in range(0, 48, 6):
+                yield list(range(start, start + 6))
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = DataLoader(TensorDataset(torch.ones(48, 4), torch.ones(48, 1)), batch_sampler=Buckets())
+    for epoch in range(1000000):
+        for x, y in data:
+            optimizer.zero_grad()
+            {loss}.backward()
+            optimizer.step()
+"""
+
+
+def test_the_samples_of_a_batch_sampler_of_the_scripts_own_are_counted(real, write):
+    facts = real.probe(write(BATCHES.format(loss="(model(x) - y).square().mean()")), unmodified=True)
+    assert facts.baseline["batch_size"] == 6
+    assert "batch_sampler" in facts.fixed_batch
+
+
+def test_what_needs_a_model_does_not_apply_where_none_is_called(real, write):
+    loss = "(x @ model.weight.T + model.bias - y).square().mean()"
+    facts = real.probe(write(BATCHES.format(loss=loss)), unmodified=True)
+    assert {facts.refused[name] for name in ("precision", "channels_last", "compile_mode")} == {
+        "no nn.Module with trainable parameters was called"
+    }

@@ -8,11 +8,13 @@ from autotune.records import Outcome
 from tests.scripting.test_trials import probed_and_measured
 
 SHORT = """
-    import os, tempfile
+    import atexit, os, signal, sys, tempfile, weakref
     import torch
     import torch.multiprocessing as mp
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
+
+    kept = sys.__dict__.setdefault("kept", [])  # over the runs
 
     def main():
         {before}
@@ -35,6 +37,12 @@ LEAVES = {
     "a folder that is gone": (f"{HERE}; os.chdir(tempfile.mkdtemp())", "os.rmdir(os.getcwd())"),
     "gradients switched off": ("pass", "torch.set_grad_enabled(False)"),
     "a start method that is set once": ("mp.set_start_method('spawn')", "pass"),
+    "a handler of its own": ("assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL", "signal.signal(15, print)"),
+    "something to do at its end": (
+        "class A: pass\n        a = A(); kept.append(weakref.ref(a)); atexit.register(id, a); "
+        "assert [item() for item in kept[:-1]] == [None] * (len(kept) - 1)",
+        "pass",
+    ),
 }
 
 
@@ -44,3 +52,40 @@ def test_a_script_that_runs_again_begins_as_it_did_before(real, write, name):
     _, record = probed_and_measured(real, write(SHORT.format(before=before, after=after)))
     assert record.outcome is Outcome.OK, record.failure
     assert "script_rerun" in record.measurement.flags
+
+
+PERSISTENT = """
+    import multiprocessing
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Trainer:
+        def __init__(self):
+            self.model, self.kept = nn.Linear(4, 1), self
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+            self.model.hook = self.model.weight.register_post_accumulate_grad_hook(self.seen)  # never collected
+            data = TensorDataset(torch.ones(40, 4), torch.ones(40, 1))
+            self.loader = DataLoader(data, batch_size=4, num_workers=2, persistent_workers=True)
+
+        def seen(self, parameter):
+            pass
+
+        def fit(self):
+            for epoch in range(4):
+                for x, y in self.loader:
+                    self.optimizer.zero_grad()
+                    (self.model(x) - y).square().mean().backward()
+                    self.optimizer.step()
+
+    print("workers", len(multiprocessing.active_children()), flush=True)
+    Trainer().fit()
+"""
+
+
+def test_the_workers_of_an_earlier_run_are_gone(real, write):
+    _, record = probed_and_measured(real, write(PERSISTENT))
+    assert record.outcome is Outcome.OK, record.failure
+    assert "script_rerun" in record.measurement.flags
+    assert real.log_text.count("workers 0") > 2
+    assert real.log_text.count("workers") == real.log_text.count("workers 0")

@@ -193,3 +193,15 @@ def test_a_trial_that_was_put_in_the_queue_and_never_begun_is_closed_by_a_resume
         for record in measured.records:
             params = stored[record.number].params
             assert all(params[name] == value for name, value in measured.config.items() if name in params)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_script_whose_state_fits_one_batch_size_is_measured_without_steps_on_another(
+    search: Harness, fails: bool
+) -> None:
+    runner = SimulatedRunner(rule=lambda spec: Outcome.ERROR if fails and spec.small_batch is not None else None)
+    result = search(runner, trials=6)
+    assert result.search.baseline.usable
+    small = [spec for spec in runner.asked if spec.small_batch is not None]
+    assert len(small) == 1 if fails else len(small) > 1
+    assert any("fails after steps on a smaller batch" in note for note in search.listener.notes) is fails
