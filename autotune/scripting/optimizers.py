@@ -64,6 +64,8 @@ class OptimizerHooks:
         self.after: list[Subscription] = []
         self.idle: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         """those that were made and have made no step yet"""
+        self.given_closure = False
+        """whether a step was given what computes the loss: it makes passes of its own"""
         self._numbers: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self._sites: weakref.WeakKeyDictionary[Optimizer, Site] = weakref.WeakKeyDictionary()
         self._made_at: list[Site | None] = []
@@ -150,6 +152,7 @@ class OptimizerHooks:
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._ours():
             return
+        self.given_closure |= any(callable(item) for item in (*args[1:], *kwargs.values()))
         if optimizer in self.idle:
             self.idle.discard(optimizer)
             self._on_new()

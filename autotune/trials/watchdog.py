@@ -47,7 +47,7 @@ class Watchdog:
             limit = f"{self._limits.timeout_s:g} s"
             message = f"the trial did not end within {limit}; --trial-timeout allows more, up to --timeout"
             if self._live:
-                message += ". Loader workers may hang: num_workers=0 would show"
+                message += ". Its other processes may hang; of loader workers num_workers=0 would show it"
             return Outcome.TIMEOUT, Failure(reason=f"no end within {limit}", message=message)
         if now - self._looked_at > FAMILY_S:
             self._looked_at = now

@@ -129,3 +129,30 @@ def test_a_script_with_a_workload_needs_none(init, write):
     status, _, err = init(script)
     assert status == 2
     assert "has a workload already" in err
+
+
+CLOSURE = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = nn.Linear(4, 1)
+    loader = DataLoader(TensorDataset(torch.ones(64, 4), torch.ones(64, 1)), batch_size=8, shuffle=True)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+    for epoch in range(20):
+        for x, y in loader:
+            def closure():
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(model(x), y)
+                loss.backward()
+                return loss
+            optimizer.step({given})
+"""
+
+
+@pytest.mark.parametrize("given", ["closure", "closure=closure"])
+def test_a_step_that_its_optimizer_makes_by_a_closure_is_left_to_a_person(real, write, given):
+    script = write(CLOSURE.format(given=given))
+    record = real.run(script, "sketch", unmodified=True)
+    assert "training_step" in " ".join(record.facts["missing"])
+    assert "gives its optimizer a closure" in record.facts["text"]

@@ -29,6 +29,10 @@ from autotune.scripting.watch import MIN_UPDATES
 from autotune.workload.static import look
 
 MAX_LINES_SHOWN = 30  # of the script's loop, where its step is left to a person
+BY_CLOSURE = (
+    "the script gives its optimizer a closure, which makes passes of its own: take training_step(tuned, model, batch), "
+    "which makes the whole step"
+)
 
 
 def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, Any]:
@@ -127,13 +131,14 @@ class _Sketch:
         return f"def build_optimizer(parameters):\n{note}    return {call}"
 
     def _step(self) -> str:
-        if self._watch.code:
+        trouble = BY_CLOSURE if self._driver.optimizers.given_closure else self._watch.trouble
+        if self._watch.code and trouble != BY_CLOSURE:
             body = "\n".join(f"    {line}" for line in self._watch.code)
             return f"def training_step(model, batch):\n{body}"
         lines = self._script.read_text(encoding="utf-8").splitlines()
         loop = _loop_around(lines, self._watch.line)
         shown = "\n".join(f"    # {line}".rstrip() for line in loop)
-        left = self._left_to_you("training_step(model, batch)", f"{self._watch.trouble}; return the loss")
+        left = self._left_to_you("training_step(model, batch)", f"{trouble}; return the loss")
         return left.replace(":\n", f":\n{shown}\n", 1) if shown else left
 
     def _workload(self) -> str:
