@@ -60,9 +60,11 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
             os.chdir(here)
         torch.set_grad_enabled(gradients)
         multiprocessing.set_start_method(start_method, force=True)  # a script may set it once only
-        for number, handler in _signal_handlers().items():
-            if handler is not handlers.get(number):  # its processes would be begun with it, and not end by SIGTERM, say
-                signal.signal(number, handlers[number])
+        for number, handler in handlers.items():
+            if (
+                signal.getsignal(number) is not handler
+            ):  # its processes would begin with it, and not end by SIGTERM, say
+                signal.signal(number, handler)
 
     return restore
 

@@ -230,8 +230,10 @@ class _Finals:
         whys = {Config(**why.winner): why for why in self._found.attributions}
         found = [self._verified(claim, whys.get(Config(**claim.candidate))) for claim in self._found.claims()]
         planned_samples = self._search.specs.prepared.planned_samples
-        unique = {answer.config: answer for answer in reversed(found)}  # the baseline may be left of both
-        return [_with_pay_back(answer, self._folder, planned_samples) for answer in found if answer in unique.values()]
+        unique: dict[Config, Answer] = {}
+        for answer in found:  # the baseline may be left of both
+            unique.setdefault(answer.config, answer)
+        return [_with_pay_back(answer, self._folder, planned_samples) for answer in unique.values()]
 
     def _finalists(self) -> list[Config]:
         seen = [item for measured in self._search.eligible() for item in measured.seen]
