@@ -22,13 +22,13 @@ from torch import nn
 from autotune.batches import tensors
 from autotune.compiling import so_far
 from autotune.device import Device
-from autotune.errors import ScriptError, Unsupported
+from autotune.errors import Unsupported
 from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
+from autotune.scripting import endings
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import TrainingClock
-from autotune.scripting.endings import cannot_run_twice, compiles_anew, never_asked, too_short, trains_once
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
@@ -36,8 +36,6 @@ from autotune.scripting.models import ModelHooks, is_evaluating
 from autotune.scripting.optimizers import OptimizerHooks
 from autotune.scripting.outside import Outside
 from autotune.scripting.passes import Passes, State
-from autotune.workload.find import EXAMPLE
-from autotune.workload.script import brief, user_traceback
 
 MAX_RUNS_UNHELD = 3  # runs too short to be held in
 END = object()
@@ -149,13 +147,7 @@ class Driver:
         except (IndexError, ValueError) as error:  # what lists and schedules raise that are at their end
             if not self._overfed:
                 raise
-            raise ScriptError(
-                f"{brief(error)}; autotune had fed the script batches a second time, and so had trained it further "
-                "than it goes by itself",
-                hint="If it counts on a number of batches: let its loader have a length, or let it train longer. Or:\n"
-                f"{EXAMPLE}",
-                traceback=user_traceback(error),
-            ) from error
+            raise endings.trained_too_far(error) from error
 
     def feed_untimed(self, batch: Any) -> None:
         """Feed the script a batch that is no part of what is measured."""
@@ -209,7 +201,7 @@ class Driver:
                     self.end_epoch()
                     if not self._is_full():
                         return
-            raise too_short(self._updates_of_run)
+            raise endings.too_short(self._updates_of_run)
         finally:
             self._unseen = False
 
@@ -245,11 +237,11 @@ class Driver:
         self._raise_refusal()
         updates = self.updates.total()
         if not self._updates_of_run:
-            raise trains_once(updates) if self.runs > 1 else never_asked()
+            raise endings.trains_once(updates) if self.runs > 1 else endings.never_asked()
         if so_far().graphs > self.compiled_before.graphs:
-            raise compiles_anew(updates)
+            raise endings.compiles_anew(updates)
         if not self._held and self.runs >= MAX_RUNS_UNHELD:
-            raise too_short(self._updates_of_run)
+            raise endings.too_short(self._updates_of_run)
         self.clock.leave()
         self.request = None
         self.on_rerun()
@@ -258,7 +250,7 @@ class Driver:
         try:
             script.switch()
         except Exception as error:
-            raise cannot_run_twice(updates, error) from error
+            raise endings.cannot_run_twice(updates, error) from error
 
     def _raise_refusal(self) -> None:
         """Raise what the script's threads or processes were refused, where it ended without being left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import ScriptError, Unsupported
+from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
 LONGER = "Let it train longer: more epochs, or more data."
@@ -29,6 +30,17 @@ def trains_once(updates: int) -> ScriptError:
         f"the script ended after {updates} updates, too few to measure, and made none when it was run again: perhaps "
         "it takes up its own checkpoint, and finds that its training is over",
         hint=f"{LONGER} Or give it what keeps it from resuming.",
+    )
+
+
+def trained_too_far(error: Exception) -> ScriptError:
+    """Of one that failed after it was fed batches a second time, as a list or a schedule of its own was at its end."""
+    return ScriptError(
+        f"{brief(error)}; autotune had fed the script batches a second time, and so had trained it further "
+        "than it goes by itself",
+        hint="If it counts on a number of batches: let its loader have a length, or let it train longer. Or:\n"
+        f"{EXAMPLE}",
+        traceback=user_traceback(error),
     )
 
 

@@ -60,10 +60,8 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
             os.chdir(here)
         torch.set_grad_enabled(gradients)
         multiprocessing.set_start_method(start_method, force=True)  # a script may set it once only
-        for number, handler in handlers.items():
-            if (
-                signal.getsignal(number) is not handler
-            ):  # its processes would begin with it, and not end by SIGTERM, say
+        for number, handler in handlers.items():  # processes begin with them: a Pool's would not end by SIGTERM
+            if signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
 
     return restore
