@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,8 +40,12 @@ def run(
 
     from autotune.scripting.run import AppliedConfig, run_script
 
+    made_for = made_for if isinstance(made_for, dict) else {}
+    hints = _hints(script, made_for)
+    today = {} if hints else _today(made_for)
+
     def tell(applied: AppliedConfig) -> None:
-        for line in _account(script, path, applied, _hints(script, made_for)):
+        for line in _account(script, path, applied, today, hints):
             print(line, file=sys.stderr, flush=True)
 
     def note(text: str) -> None:
@@ -51,24 +56,35 @@ def run(
     raise typer.Exit(status)
 
 
-def _training_loader(made_for: Any) -> int | None:
+def _training_loader(made_for: Mapping[str, Any]) -> int | None:
     """Return the number of the training loader, where the config was made for a script as it is."""
-    number = made_for.get("training_loader") if isinstance(made_for, dict) else None
+    number = made_for.get("training_loader")
     return number if type(number) is int and number >= 0 else None
 
 
-def _hints(script: Path, made_for: Any) -> list[str]:
+def _today(made_for: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the script was seen to set itself when the config was made."""
+    found = made_for.get("baseline")
+    return found if isinstance(found, dict) else {}
+
+
+def _hints(script: Path, made_for: Mapping[str, Any]) -> list[str]:
     from autotune.records import Source
     from autotune.search.setup import script_hash
 
-    known = made_for.get("script_sha256") if isinstance(made_for, dict) else None
+    known = made_for.get("script_sha256")
     if known is not None and known != script_hash(Source(script=str(script))):
         return [f"{script} is not the script, or no longer the text, that the config was made for"]
     return []
 
 
-def _account(script: Path, path: Path, applied: AppliedConfig, hints: list[str]) -> list[str]:
-    """Return the lines that say what was applied to what, and what could not be and why."""
+def _account(
+    script: Path, path: Path, applied: AppliedConfig, today: Mapping[str, Any], hints: list[str]
+) -> list[str]:
+    """Return the lines that say what was applied to what, and what could not be and why.
+
+    Nothing is missing where a config says what the script does `today`.
+    """
     config = applied.config
     lines = [f"autotune: {path} on {script}"]
     groups: dict[str, list[str]] = {}
@@ -76,10 +92,12 @@ def _account(script: Path, path: Path, applied: AppliedConfig, hints: list[str])
         groups.setdefault(where, []).append(_setting(name, config[name]))
     for where, settings in groups.items():
         lines.append(f"  applied: {', '.join(settings)}" + (f" (loader of {where})" if where else ""))
-    for name, reason in applied.refused.items():
+    refused = {name: reason for name, reason in applied.refused.items() if today.get(name) != config[name]}
+    for name, reason in refused.items():
         lines.append(f"  not applied: {_setting(name, config[name])}: {reason}")
-    if not applied.applied and not applied.refused:
-        lines.append("  the config sets nothing beside PyTorch's defaults")
+    if not applied.applied and not refused:
+        beside = "what the script does by itself" if applied.refused else "PyTorch's defaults"
+        lines.append(f"  the config sets nothing beside {beside}")
     return lines + [f"  note: {hint}" for hint in hints]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 
 import pytest
@@ -145,6 +146,19 @@ def test_the_command_ends_as_the_script_does(monkeypatch, capsys, write, text, s
     assert code == status
     assert says in err
     assert "scripting/" not in err
+
+
+def test_what_the_script_does_by_itself_is_not_missed(monkeypatch, capsys, write):
+    """The tool's own config of a script that makes its batches itself names their size."""
+    script = write("print('done')")
+    sha256 = hashlib.sha256(script.read_bytes()).hexdigest()
+    text = f"[options]\nbatch_size = 8\n[workload]\nscript_sha256 = '{sha256}'\nbaseline = {{ batch_size = 8 }}\n"
+    _code, _out, err = command(monkeypatch, capsys, "run", script, "--config", write(text, "best.toml"))
+    assert "not applied" not in err
+    assert "sets nothing beside what the script does by itself" in err
+    changed = write(text.replace(sha256, "of another"), "other.toml")
+    _code, _out, err = command(monkeypatch, capsys, "run", script, "--config", changed)
+    assert "not applied: batch_size=8" in err
 
 
 def test_the_command_says_what_it_applied_and_to_what(monkeypatch, capsys, write):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,20 @@ def _ratio(found: dict[str, Any] | None, missing: str) -> str:
 
 def _note(line: dict[str, Any], ours: dict[str, Any]) -> str:
     final = line.get("final") or {}
-    parts = [line.get("error", ""), _why_equal(line, ours)]
+    parts = [line.get("error", ""), _why_equal(line, ours), *_elsewhere(line)]
     if final.get("not_expressed"):
         parts.append(f"not expressed: {final['not_expressed']}")
     if line.get("stopped"):
         parts.append("ended at its time; the last answer it had")
     return "; ".join(filter(None, parts)).replace("|", "/")
+
+
+def _elsewhere(line: dict[str, Any]) -> Iterator[str]:
+    """Yield which ratios are of another machine than the answer."""
+    for name, shown in (("over_baseline", "over the baseline"), ("ours_over_it", "autotune over it")):
+        cpu = (line.get(name) or {}).get("cpu", line["machine"]["cpu"])
+        if cpu != line["machine"]["cpu"]:
+            yield f"{shown}: verified on another machine, {cpu}"
 
 
 def _why_equal(line: dict[str, Any], ours: dict[str, Any]) -> str:
