@@ -78,9 +78,7 @@ def _hints(script: Path, made_for: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _account(
-    script: Path, path: Path, applied: AppliedConfig, today: Mapping[str, Any], hints: list[str]
-) -> list[str]:
+def _account(script: Path, path: Path, applied: AppliedConfig, today: Mapping[str, Any], hints: list[str]) -> list[str]:
     """Return the lines that say what was applied to what, and what could not be and why.
 
     Nothing is missing where a config says what the script does `today`.

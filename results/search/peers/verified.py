@@ -59,9 +59,7 @@ class Verifier:
             return record
 
         design = DESIGNS[how]
-        found = claim(
-            Bench(measure), reference.config, arm.config, design, alpha=design.alpha, seed=self._wishes.seed
-        )
+        found = claim(Bench(measure), reference.config, arm.config, design, alpha=design.alpha, seed=self._wishes.seed)
         return _plain(found) | {"cpu": self._prepared.machine.cpu}  # may be another than the answers were found on
 
     def _specs(self, arm: Arm) -> Specs:
