@@ -15,6 +15,7 @@ from autotune.numerics import not_checked
 from autotune.records import Outcome
 from autotune.report.evidence import gather
 from autotune.report.html.page import page, write_page
+from autotune.report.html.plots import tradeoff
 from autotune.report.outcome import before_and_after, row_of, samples_per_s
 from autotune.report.rows import rows_of_run
 from autotune.search.verification import Verdict, Verification, sentence
@@ -123,6 +124,18 @@ def test_the_trade_off_marks_who_is_who(verified):
     assert len(traces["cut short"]["x"]) == 1
     assert "batch_size = 128<br>precision = bf16<br>num_workers = 4" in traces["best"]["hovertext"][0]
     assert figure["layout"]["shapes"][0]["x0"] == pytest.approx(8.0)  # GiB, the limit
+
+
+def test_no_bar_reaches_below_nothing(verified):
+    evidence = gather(verified)
+    unsure = [replace(row, uncertainty=1.75) if row.measured else row for row in evidence.rows]
+    (figure,) = tradeoff.draw(replace(evidence, rows=unsure))
+    marks = [trace for trace in figure.traces if trace["mode"] == "markers"]
+    assert marks
+    for trace in marks:
+        assert trace["error_y"]["arrayminus"] == pytest.approx(trace["y"])
+        assert max(trace["error_y"]["array"]) > max(trace["y"])
+    assert figure.layout["xaxis"]["rangemode"] == "nonnegative"
 
 
 def test_progress_ends_at_the_first_in_rank(verified):

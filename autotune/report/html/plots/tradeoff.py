@@ -55,7 +55,7 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
     largest = max(row.peak_bytes or 0 for row in rows)
     near = limit is not None and limit <= NEAR * largest
     layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "peak memory, GiB"}},
+        "xaxis": {"title": {"text": "peak memory, GiB"}, "rangemode": "nonnegative"},
         "yaxis": {"title": {"text": "samples/s"}, "rangemode": "tozero"},
     }
     if limit is not None:
@@ -82,7 +82,9 @@ def _group(row: Row) -> str:
 
 def _trace(evidence: Evidence, rows: list[Row], **changes: Any) -> Trace:
     bars = [_half(row) for row in rows]
-    error = {"type": "data", "array": bars, "thickness": 1, "width": 0, "color": changes["marker"]["color"]}
+    below = [min(half, row.samples_per_s or 0.0) for half, row in zip(bars, rows, strict=True)]
+    error = {"type": "data", "array": bars, "symmetric": False, "arrayminus": below}
+    error |= {"thickness": 1, "width": 0, "color": changes["marker"]["color"]}
     hover = [hover_of(row, evidence) for row in rows]
     return points([_gib(row) for row in rows], [row.samples_per_s for row in rows], hover, error_y=error, **changes)
 
