@@ -24,7 +24,13 @@ class ScriptFacts:
     batches_per_update: int = 1
     """where the script accumulates gradients"""
     samples_per_step: int = 1
-    """of a step that is found by its update"""
+    """of a step that is found by its update; 1 where nobody knows"""
+
+    @property
+    def size_of_step(self) -> str:
+        """What is known of the samples of a step, in words."""
+        known = self.samples_per_step > 1
+        return f"{self.samples_per_step} samples a step" if known else "a step counts as one sample"
 
 
 @dataclass(frozen=True, kw_only=True)

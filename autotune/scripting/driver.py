@@ -64,9 +64,9 @@ class Driver:
         """seconds that the script waited for its first batch"""
         self.on_rerun: Callable[[], None] = _nothing
         self.forwards = 0
-        """outermost forwards of models in training mode"""
-        self.input_size: int | None = None
-        """first dimension of the first tensor that a model was called with"""
+        """outermost forwards of models with gradients, while the script is watched"""
+        self.input_sizes: set[int] = set()
+        """first dimensions of the tensors that these were called with"""
         self.updates: Counter[int] = Counter()
         """updates by the number of the optimizer"""
         self.loaders = LoaderHooks(
@@ -375,11 +375,10 @@ class Driver:
         self.clock.read_other()
 
     def _forward_begins(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.input_size is None:
-            first = next((item for item in tensors((args, kwargs)) if item.dim()), None)
-            self.input_size = None if first is None else first.size(0)
+        if self._enough is not None and torch.is_grad_enabled():
+            self.forwards += 1
+            self.input_sizes.update(item.size(0) for item in tensors((args, kwargs)) if item.dim())
         evaluating = is_evaluating(model)
-        self.forwards += not evaluating
         if evaluating and self._is_of_step(model):
             return
         if evaluating:

@@ -233,7 +233,7 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
     """Return why the batch size has no effect, or cannot be another; may end the script."""
     host, found = training.host, training.found
     if host is None:
-        return f"{NO_LOADER}, {found.samples_per_step} samples a step"
+        return f"{NO_LOADER}; {found.size_of_step}"
     if found.beside:
         return f"{found.beside} is read in turn with that of {found.made_at or 'a library'}, and would keep its own"
     if (given := why_batches_are_given(training.arguments, found.made_at)) is not None:

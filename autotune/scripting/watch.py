@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
         )
     models = max(1, len(driver.models.models))
     forwards = max(1, round(driver.forwards / models / max(counts.values())))
-    return ScriptFacts(
-        optimizer=rarest, updates_per_step=per_step, samples_per_step=_own_batch(main, driver) * forwards
-    )
+    batch = _own_batch(main, driver)
+    samples = 1 if batch is None else batch * forwards
+    return ScriptFacts(optimizer=rarest, updates_per_step=per_step, samples_per_step=samples)
 
 
 def _training_loaders(driver: Driver) -> list[SeenLoader]:
@@ -101,11 +102,11 @@ def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
     return f"the loader of {max(others, key=lambda seen: seen.updates).made_at or 'a library'}"
 
 
-def _own_batch(main: Any, driver: Driver) -> int:
-    """Return the batch size by the script's own variable, where a model was called with as many samples; else 1."""
-    known = {name: value for name, value in vars(main).items() if name in BATCH_NAMES}
-    for value in vars(main).values():  # what argparse and config classes leave in the main module
-        inside = getattr(value, "__dict__", {})
-        known.update({name: inside[name] for name in BATCH_NAMES if isinstance(inside, dict) and name in inside})
-    sizes = [value for value in known.values() if isinstance(value, int) and value == driver.input_size]
-    return sizes[0] if sizes else 1
+def _own_batch(main: Any, driver: Driver) -> int | None:
+    """Return the batch size by the script's own variable, where a model was called with as many samples to train."""
+    # beside its own names, what argparse and config classes leave in the main module
+    inside = (getattr(value, "__dict__", None) for value in vars(main).values())
+    places = [vars(main), *(place for place in inside if isinstance(place, Mapping))]
+    known = [value for place in places for name, value in place.items() if str(name).lower() in BATCH_NAMES]
+    sizes = [value for value in known if isinstance(value, int) and value in driver.input_sizes]
+    return sizes[0] if sizes else None

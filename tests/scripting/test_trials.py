@@ -92,6 +92,38 @@ def test_a_script_is_found_out_and_computes_what_it_computes_alone(real, alone, 
     assert "went on after" not in real.log_text
 
 
+REPLAY = """
+    import torch
+    from torch import nn
+
+    BATCH_SIZE = {size}
+    q, target = nn.Linear(4, 2), nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(q.parameters())
+    memory = [torch.randn(4) for _ in range(64)]
+    for episode in range(400):
+        state = torch.randn(4)
+        for act in range(4):
+            with torch.no_grad():
+                action = q(state[None]).argmax()
+        batch = torch.stack(memory[:{given}])
+        with torch.no_grad():
+            wanted = target(batch).max(1).values
+        loss = (q(batch).max(1).values - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "given", "samples", "words"), [(32, 32, 32, "; 32 samples a step"), (32, 48, 1, "counts as one sample")]
+)
+def test_the_samples_of_a_step_are_those_it_trains_on(real, write, size, given, samples, words):
+    facts, record = probed_and_measured(real, write(REPLAY.format(size=size, given=given)))
+    assert facts.script.samples_per_step == record.measurement.samples_per_step == samples
+    assert facts.fixed_batch.endswith(words)
+
+
 def test_an_evaluation_is_left_out_of_the_time_and_what_stands_in_the_loop_is_not(real, write):
     between = write(LOADER.format(load=0, epochs=100, inside="pass", after="evaluate(0.1)"))
     facts, record = probed_and_measured(real, between)
