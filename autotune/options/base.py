@@ -85,7 +85,7 @@ class Inapplicable:
     reason: str
     keep: bool = False
     unless_asked: bool = False
-    """it would run: --fix and --choices may name it all the same"""
+    """it would run: --fix and --choices may name it all the same, and what the baseline sets stays"""
 
 
 class Option(ABC):

@@ -33,10 +33,13 @@ class DropLast(Option):
             return Inapplicable("the loader is not made here, or nobody knows how long an epoch is")
         sizes = _sizes(context)
         if all(facts.dataset_length is not None and facts.dataset_length % size == 0 for size in sizes):
-            return Inapplicable("every batch size divides the dataset: no batch is left over")
+            return Inapplicable("every batch size divides the dataset: no batch is left over", unless_asked=True)
         if any(leaves_one(size, context) for size in sizes) or _shapes_cost(context):
             return (False, True)
-        return Inapplicable("a smaller last batch costs nothing extra here: nothing is compiled or tuned for its shape")
+        return Inapplicable(
+            "a smaller last batch costs nothing extra here: nothing is compiled or tuned for its shape",
+            unless_asked=True,
+        )
 
     def conflict(self, values: Mapping[str, Value], context: Context) -> str | None:
         length = context.facts.dataset_length

@@ -36,9 +36,9 @@ class MultiprocessingContext(Option):
         if today not in (self.default, *offered) and not self._refused(str(today), context):
             offered.append(today)
         if offered == [self.default]:
-            return Inapplicable(
-                self._refused("spawn", context) or "fork starts workers fastest, and nothing here speaks against it"
-            )
+            if (refused := self._refused("spawn", context)) is not None:
+                return Inapplicable(refused)
+            return Inapplicable("fork starts workers fastest, and nothing here speaks against it", unless_asked=True)
         return tuple(offered)
 
     def refusal(self, value: Value, context: Context) -> str | None:

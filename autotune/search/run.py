@@ -80,6 +80,10 @@ def search_workload(
         WorkloadError: the workload cannot run as it is.
     """
     _check_names(wishes, verify)
+    if resume and force:
+        raise UsageError(
+            "--resume goes on with the search in the folder, --force replaces it", hint="Give one of them."
+        )
     wishes = _in_time(wishes)
     if source.script:
         check_script(source)
@@ -99,7 +103,7 @@ def search_workload(
         runner = runner or ForkServerRunner(folder.server_log, sandbox=wishes.sandbox)
         if wishes.wait_idle_s is not None:
             runner = QuietRunner(runner, wishes.wait_idle_s, events.note)
-        prepared = prepare(source, wishes, runner, folder, events.progress, locks if own_runner else None)
+        prepared = prepare(source, wishes, runner, folder, events.progress, locks if own_runner else None, earlier)
         info = run_info(prepared, wishes, command)
         if earlier is not None:
             check_same(earlier, info)
@@ -236,12 +240,14 @@ def _claim_folder(folder: RunFolder, lock: FolderLock, *, resume: bool, force: b
         )
     if resume and not folder.exists:
         raise RunFolderError(f"there is no search to resume in {folder.path}")
+    earlier = folder.exists  # else what lies there is somebody's own
     folder.create()
     lock.acquire()
-    folder.sweep()
-    if force:
-        folder.clear()
-        folder.create()
+    if earlier:
+        folder.sweep()
+        if force:
+            folder.clear()
+            folder.create()
 
 
 def _in_time(wishes: Wishes) -> Wishes:

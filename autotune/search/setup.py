@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from autotune.documents import from_plain
+from autotune.documents import LARGEST, from_plain
 from autotune.errors import AutotuneError, DoesNotFit, ScriptError, UsageError
 from autotune.facts import Facts
 from autotune.machine import Machine
 from autotune.options.accumulation import check_effective_batch, samples_per_update
 from autotune.options.base import Context, Value
 from autotune.options.space import Space, make_space
-from autotune.records import Limits, Outcome, Source, TrialRecord, TrialSpec
+from autotune.records import Limits, Outcome, RunInfo, Source, TrialRecord, TrialSpec
 from autotune.trials.folder import RunFolder
 from autotune.trials.lock import DeviceLocks
 from autotune.trials.runner import Runner, silent
@@ -24,6 +24,9 @@ HOST_SHARE = 0.8  # of the available host memory, always
 HEADROOM = 0.05  # kept below the limits for what a long run still meets
 PROBE_TIMEOUT_S = 300.0
 GIB = 1 << 30
+MOST = 1 << 40  # of seconds, steps, epochs, sizes: more of them is a slip, and later arithmetic would stumble over it
+PACE = ("build_s", "sample_load_s", "sample_compute_s")
+"""facts that each probe measures anew"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,19 @@ class Wishes:
     wait_idle_s: float | None = None
     """seconds to wait for a quiet machine before each trial; None: do not"""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that no machine and nobody's patience can mean; says by which flag.
+
+        Raises:
+            UsageError: there is one.
+        """
+        for item in fields(self):
+            value = getattr(self, item.name)
+            most = LARGEST - 1 if item.name.endswith("_bytes") or item.name == "seed" else MOST
+            if isinstance(value, int | float) and not -most <= value <= most:
+                flag = item.name.removesuffix("_s").removesuffix("_bytes").replace("_", "-")
+                raise UsageError(f"--{flag} {value:g} is out of range", hint=f"It may be up to {most:.3g}.")
+
     @property
     def keeps_batch(self) -> bool:
         """Whether no other batch size than the baseline's can be an answer."""
@@ -102,11 +118,13 @@ def prepare(
     folder: RunFolder,
     report: Callable[..., None] = silent,
     locks: DeviceLocks | None = None,
+    earlier: RunInfo | None = None,
 ) -> Prepared:
     """Probe the workload and decide what can be searched.
 
     Args:
         locks: take the device's; None: nothing will be measured.
+        earlier: the search that is resumed. What its probe measured holds on: choices may follow from it.
 
     Raises:
         DeviceBusy: another search measures on the device.
@@ -135,6 +153,8 @@ def prepare(
     if record.outcome is not Outcome.OK or record.facts is None:
         raise refusal(record, source, folder.probe_log)
     facts: Facts = from_plain(Facts, record.facts)
+    if earlier is not None:
+        facts = replace(facts, **{name: earlier.facts[name] for name in PACE if name in earlier.facts})
     if locks is not None:
         locks.take(facts.device)
     baseline = dict(facts.baseline)

@@ -17,6 +17,7 @@ from autotune.trials.sandbox import remove
 GONE = "The folder was removed or renamed while it was in use: what was measured lies where it is now."
 DRAFT = ".tmp"
 """end of the names of files that are being written"""
+OF_TRIALS = ("[0-9][0-9][0-9][0-9]*.json", "[0-9][0-9][0-9][0-9]*.log", "probe.json", "probe.log")
 SCRATCH = ".scratch"
 """end of the names of folders that take what a trial writes"""
 
@@ -106,7 +107,9 @@ class RunFolder:
         for suffix in ("-wal", "-shm", "-journal"):
             self.study.with_name(self.study.name + suffix).unlink(missing_ok=True)
         self.server_log.unlink(missing_ok=True)
-        remove(self.trials)
+        for pattern in OF_TRIALS:
+            for path in self.trials.glob(pattern):
+                path.unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Remove what a process that was killed left half written; only for the one search that writes here."""

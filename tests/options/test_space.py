@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -140,6 +141,35 @@ def test_excluded_option_stays_as_today():
     assert space.choices["num_workers"] == (1,)
     assert space.choices["precision"] == ("fp32",)
     assert space.reasons["num_workers"] == "excluded"
+
+
+KEPT = [
+    ({"compile_mode": "default"}, {"compile_refused": None, "trials": 4}),
+    ({"compile_mode": "default"}, {"compile_refused": None, "planned_samples": 10}),
+    ({"drop_last": True}, {}),
+    ({"drop_last": True}, {"dataset_length": 64, "max_batch": 64, "batch_step": 32}),
+]
+
+
+@pytest.mark.parametrize(("today", "others"), KEPT)
+def test_what_is_not_worth_searching_stays_as_it_is_today(today, others):
+    """The baseline is what the user runs: a search that left it out would compare with something else."""
+    for_all = {name: value for name, value in others.items() if name in ("trials", "planned_samples")}
+    facts = {name: value for name, value in others.items() if name not in for_all}
+    context = replace(make_context(baseline={"batch_size": 32, **today}, **facts), **for_all)
+    ((name, value),) = today.items()
+    space = make_space(context)
+    assert space.choices[name] == (value,)
+    assert space.baseline[name] == value
+    assert all(space.canonical(config)[name] == value for config in sampled(space, 8))
+    assert name not in make_space(replace(context, baseline={"batch_size": 32})).choices
+
+
+def test_another_start_of_workers_may_be_asked_for():
+    """Threads of OpenCV are none of Python's: nothing that is seen speaks against fork, and workers hang."""
+    assert "multiprocessing_context" not in make_space(make_context()).choices
+    space = make_space(make_context(), fixed={"num_workers": 1, "multiprocessing_context": "spawn"})
+    assert space.choices["multiprocessing_context"] == ("spawn",)
 
 
 @pytest.mark.parametrize(

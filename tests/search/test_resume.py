@@ -12,16 +12,20 @@ import pytest
 
 from autotune.errors import RunFolderError, UsageError
 from autotune.machine import Machine
-from autotune.records import Limits
+from autotune.records import NOT_SCREENING, Limits
 from autotune.search.setup import GIB, Wishes, _limits
 from tests.search.simulated import FACTS, SimulatedRunner
-from tests.search.test_search import Harness
+from tests.search.test_search import COMPILER, Harness
 
 
 def harness(tmp_path: Path, name: str, out: str = "") -> Harness:
     script = tmp_path / f"{name}.py"
     script.write_text("x = 1\n")
     return Harness(script, tmp_path / (out or name))
+
+
+def trials_in(search: Harness) -> int:
+    return sum(1 for record in search.folder.records() if record.kind not in NOT_SCREENING)
 
 
 @pytest.fixture
@@ -58,6 +62,48 @@ def test_a_search_in_a_named_storage_is_resumed(tmp_path: Path, storage: str) ->
     search(rest, trials=6, storage=storage, resume=True)
     assert len(rest.configs) == 2
     assert "resumed with 4 trials measured before" in search.listener.notes
+
+
+def test_going_on_and_beginning_anew_are_not_asked_for_at_once(tmp_path: Path) -> None:
+    search = harness(tmp_path, "a")
+    search(SimulatedRunner(), trials=4)
+    with pytest.raises(UsageError, match="--resume goes on with the search in the folder, --force replaces it"):
+        search(SimulatedRunner(), trials=6, resume=True, force=True)
+    assert trials_in(search) == 4
+
+
+def test_beginning_anew_removes_what_a_search_wrote_and_nothing_else(tmp_path: Path) -> None:
+    search = harness(tmp_path, "a")
+    search.folder.trials.mkdir(parents=True)
+    mine = [search.folder.trials / name for name in ("data.csv", "notes.json", "12.log")]
+    for path in mine:
+        path.write_text("mine")
+    (search.folder.trials / "old.scratch").mkdir()
+    search(SimulatedRunner(), trials=6, force=True)
+    assert (search.folder.trials / "old.scratch").exists()  # of no search of ours
+    search(SimulatedRunner(), trials=4, force=True)
+    assert trials_in(search) == 4
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+
+
+def test_the_pace_that_a_probe_measures_changes_no_choices_on_resume(tmp_path: Path) -> None:
+    """Whether compiling is worth it follows from how long the planned training takes."""
+    search = harness(tmp_path, "a")
+    slow = dataclasses.replace(COMPILER, sample_compute_s=1.0)
+    search(SimulatedRunner(facts=slow), trials=14, steps=20)
+    assert "compile_mode" in search(SimulatedRunner(facts=slow), trials=15, steps=20, resume=True).search.space.choices
+    fast = dataclasses.replace(COMPILER, sample_compute_s=1e-4)
+    again = search(SimulatedRunner(facts=fast), trials=16, steps=20, resume=True)
+    assert "compile_mode" in again.search.space.choices
+
+
+WISHES = [("timeout_s", 1e300), ("trials", 10**15), ("epochs", float("inf")), ("max_batch", 10**19), ("seed", 10**20)]
+
+
+@pytest.mark.parametrize(("name", "value"), WISHES)
+def test_numbers_that_nobody_means_are_refused_before_anything_runs(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"--{name.removesuffix('_s').replace('_', '-')} .* is out of range"):
+        Wishes(**{name: value})
 
 
 def test_a_resumed_search_keeps_its_limits_or_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
