@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import typer
@@ -85,11 +86,22 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
+        if isinstance(error.filename, str | bytes):  # of our own code: what a script raises arrives as its record
+            _print_error(_unusable(error))
+            sys.exit(UsageError.exit_status)
         if error.errno not in FULL:
             raise
         discard(STDOUT)  # what is left in the buffer would fail once more
         _print_error(AutotuneError(f"{WRITES_FAILED}: {error.strerror}"))
         sys.exit(1)
+
+
+def _unusable(error: OSError) -> UsageError:
+    """Return what it means that a file or folder cannot be had: its name is too long, it lies below a file, ..."""
+    return UsageError(
+        f"cannot use {os.fsdecode(error.filename)}: {error.strerror}",
+        hint="Name another file or folder, or see to it that this one can be read and written.",
+    )
 
 
 def _print_error(error: AutotuneError) -> None:

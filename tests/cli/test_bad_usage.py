@@ -25,6 +25,26 @@ def test_script_that_is_not_there(command, run):
     refused(run(command, "nowhere.py"), "no such script", "nowhere.py")
 
 
+TOO_LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("results", TOO_LONG),
+        ("report", TOO_LONG),
+        ("show", TOO_LONG, "0"),
+        ("search", f"{TOO_LONG}.py"),
+        ("search", "train.py", "--out", TOO_LONG),
+        ("export", f"{TOO_LONG}.toml", "--to", "pytorch"),
+    ],
+    ids=lambda command: f"{command[0]}-{len(command)}",
+)
+def test_name_that_no_file_can_have(command, run, write):
+    write(SOUND)
+    refused(run(*command), TOO_LONG, "File name too long")
+
+
 def test_script_that_is_a_folder(run, tmp_path):
     (tmp_path / "project").mkdir()
     refused(run("search", "project"), "project is a folder")
