@@ -36,6 +36,7 @@ def init(
     Where all of it shows, `autotune search` takes the file as it is; what does not is named. Arguments after -- are the
     script's own.
     """
+    from autotune.cli.search import end_like_ctrl_c
     from autotune.search.run import check_script
     from autotune.search.setup import Wishes, prepare
     from autotune.trials.folder import RunFolder
@@ -48,6 +49,7 @@ def init(
     target = out or script.with_name(f"{script.stem}_tune.py")
     if target.exists() and not force:
         raise UsageError(f"{target} exists", hint="--force replaces it, --out names another.")
+    end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()

@@ -23,6 +23,7 @@ def inspect(
     """
     from rich.console import Console
 
+    from autotune.cli.search import end_like_ctrl_c
     from autotune.report.found import print_found
     from autotune.report.options import print_options
     from autotune.search.run import check_script
@@ -32,6 +33,7 @@ def inspect(
 
     source = source_of(script, arguments, Named())
     check_script(source)
+    end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()

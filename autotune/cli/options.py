@@ -50,6 +50,7 @@ def options(
         raise UsageError("--markdown is for pages: name an option, or --all")
     from rich.console import Console
 
+    from autotune.cli.search import end_like_ctrl_c
     from autotune.report.options import print_options
     from autotune.search.run import check_script
     from autotune.search.setup import Wishes, prepare
@@ -70,6 +71,7 @@ def options(
         keep_batch=keep_batch,
     )
     check_script(source)
+    end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         folder = RunFolder(Path(scratch))
         folder.create()

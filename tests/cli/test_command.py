@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from tests.faults.steering import heed_signals
 
 SOUND = """
 workload = autotune.Workload(
@@ -157,3 +161,27 @@ def test_search_from_start_to_config(process, write, tmp_path):
     again = process("search", "train.py")
     again.check_clear()
     assert (again.status, "--resume" in again.message) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "number"), [("options", signal.SIGTERM), ("inspect", signal.SIGHUP), ("init", signal.SIGTERM)]
+)
+def test_a_command_that_is_ended_leaves_no_folder(command, number, tmp_path):
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(60)\n")
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "autotune", command, "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=heed_signals,
+    )
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "tmp").glob("autotune-*/server.log")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert b"Traceback" not in process.communicate(timeout=60)[0]
+    assert process.returncode == 130
+    assert not list((tmp_path / "tmp").iterdir())
