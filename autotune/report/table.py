@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,11 @@ from autotune.words.text import clean, plain
 
 MOST_WORD = 24  # a longer word of a folding column is cut in two
 GAP = 2  # between two columns
-FEWEST_COLUMNS = 4  # rank, trial, what differs, samples/s: kept however narrow the terminal is
+FEWEST_COLUMNS = 4  # rank, trial, what differs, samples/s: what folds is squeezed before one of these goes
+NARROWEST = 8  # to which a folding column is squeezed: no number is longer
+ALWAYS = frozenset({"rank", "samples_per_s"})
+"""columns that are kept however narrow the terminal is"""
+FLAGS = "flags"
 THROUGHPUT_ONLY = "Throughput only: a changed batch size or precision may change convergence."
 NOT_MEASURED = "Not measured: loss after training, validation, checkpoints."
 
@@ -53,7 +57,8 @@ def print_results(console: Console, run: Run, selection: Selection = EVERYTHING)
         found = letters(flag for row in rows for flag in row.flags)
         widths = fitting_columns(rows, console.width, flag_letters=found)
         console.print(results_table(rows, widths, flag_letters=found))
-        console.print(_legend(found))
+        if FLAGS in widths:
+            console.print(_legend(found))
     else:
         widths = {}
         console.print(plain(nothing))
@@ -71,13 +76,25 @@ def screening_line(rows: Sequence[Row], noise: float | None) -> str:
 def fitting_columns(
     rows: Sequence[Row], width: int, *, columns: Sequence[Column] = COLUMNS, flag_letters: Mapping[str, str]
 ) -> dict[str, int]:
-    """Return the most important columns that `width` has room for, and how wide each is, by name."""
+    """Return the most important columns that `width` has room for, and how wide each is, by name; the flags last.
+
+    A number is shown whole or not at all: cut off, it would be another one.
+    """
     shown = [column for column in columns if not column.optional or any(column.cell(row) for row in rows)]
-    flags = GAP + max(len("flags"), *(len(row.flags) for row in rows)) if flag_letters else 0
-    room = width - flags
-    while len(shown) > FEWEST_COLUMNS and sum(_least(column, rows) + GAP for column in shown) - GAP > room:
+    flags = max(len(FLAGS), *(len(row.flags) for row in rows)) if flag_letters else 0
+    room = width - (GAP + flags if flags else 0)
+
+    def too_wide(least: Callable[[Column, Sequence[Row]], int]) -> bool:
+        return sum(least(column, rows) + GAP for column in shown) - GAP > room
+
+    while len(shown) > FEWEST_COLUMNS and too_wide(_least):
         shown.remove(min(shown, key=lambda column: column.importance))
-    widths = {column.name: _least(column, rows) for column in shown}
+    least = _narrowest if too_wide(_least) else _least
+    while too_wide(least) and (others := [column for column in shown if column.name not in ALWAYS]):
+        shown.remove(min(others, key=lambda column: column.importance))
+    if too_wide(least):
+        flags, room = 0, width
+    widths = {column.name: least(column, rows) for column in shown}
     spare = room - sum(widths.values()) - GAP * (len(shown) - 1)
     for column in sorted(
         shown, key=lambda column: _longest(column, rows)
@@ -85,7 +102,7 @@ def fitting_columns(
         more = min(max(0, spare), _longest(column, rows) - widths[column.name])
         widths[column.name] += more
         spare -= more
-    return widths
+    return widths | ({FLAGS: flags} if flags else {})
 
 
 def _least(column: Column, rows: Sequence[Row]) -> int:
@@ -93,8 +110,17 @@ def _least(column: Column, rows: Sequence[Row]) -> int:
     longest = _longest(column, rows)
     if not column.folds_to or longest <= column.folds_to:
         return longest
-    words = [cell_len(word) for text in _texts(column, rows) for word in text.split()]
-    return max(column.folds_to, min(max(words), MOST_WORD))
+    return max(column.folds_to, min(_longest_word(column, rows), MOST_WORD))
+
+
+def _narrowest(column: Column, rows: Sequence[Row]) -> int:
+    """Return the least width at which no number of a column is cut in two."""
+    least = _least(column, rows)
+    return min(least, NARROWEST) if column.folds_to else least
+
+
+def _longest_word(column: Column, rows: Sequence[Row]) -> int:
+    return max(cell_len(word) for text in _texts(column, rows) for word in text.split())
 
 
 def _longest(column: Column, rows: Sequence[Row]) -> int:
@@ -123,11 +149,13 @@ def results_table(
             overflow="fold",
             width=widths[column.name],
         )
-    if flag_letters:
-        table.add_column("flags", no_wrap=True, min_width=len("flags"))
+    if FLAGS in widths:
+        table.add_column(FLAGS, no_wrap=True, width=widths[FLAGS])
+    cut = {column.name for column in shown if column.folds_to and widths[column.name] < _longest_word(column, rows)}
     for row in rows:
-        cells = [plain(column.cell(row)) for column in shown]
-        if flag_letters:
+        # "num_workers=16" goes on after the sign, or a new line might begin within the number
+        cells = [plain(column.cell(row).replace("=", "= " if column.name in cut else "=")) for column in shown]
+        if FLAGS in widths:
             cells.append(plain("".join(flag_letters[flag] for flag in row.flags), "yellow"))
         table.add_row(*cells, style=_style(row))
     return table

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from autotune.errors import UsageError
 from autotune.records import Compilation
 from autotune.report.columns import COLUMNS, Column, sort_rows
-from autotune.report.flags import FLAGS
+from autotune.report.flags import FLAGS, letters
 from autotune.report.rows import rows_of_run
 from autotune.report.selection import Selection
 from autotune.report.table import fitting_columns, print_results, results_table
@@ -34,6 +34,28 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_is_cut(save, mixed, widt
     for word in ("rank", "trial", "differs", "samples/s", "num_workers=4", "1920", "flags", "ac"):
         assert word in text
     assert "…" not in text
+
+
+@pytest.mark.parametrize("flags", [(), ("noisy",)])
+def test_no_number_is_cut_however_narrow_the_terminal_is(save, flags):
+    """Cut off, 28000 samples/s would be 2800, and rank 14 rank 1."""
+    workers = [{"num_workers": 100 + number, "multiprocessing_context": "spawn"} for number in range(14)]
+    run = save([ok(n, workers[n] if n else {}, sample_s=1e-5 * (3 + n / 100), flags=flags) for n in range(14)])
+    rows = rows_of_run(run)
+
+    def table(width):
+        console = console_of(width)
+        widths = fitting_columns(rows, width, flag_letters=letters(flags))
+        assert {"rank", "samples_per_s"} <= set(widths)
+        console.print(results_table(rows, widths, flag_letters=letters(flags)))
+        return text_of(console)
+
+    whole = set(re.findall(r"[\d.]+", table(300)))
+    assert {"14", "113"} <= whole
+    for width in range(20, 61):
+        text = table(width)
+        assert max(cell_len(line) for line in text.splitlines()) <= width
+        assert set(re.findall(r"[\d.]+", text)) <= whole, text
 
 
 def test_a_narrow_terminal_drops_the_least_important_columns(save, mixed):
