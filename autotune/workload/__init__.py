@@ -126,7 +126,7 @@ def _check_function(role: str, value: Any) -> None:
     if built or not callable(value):
         builds = CALLED_WITH[role] if role in ("optimizer", "sampler") else ""
         raise WorkloadError(
-            f"Workload({role}=...) takes a function, not {_article(value)}",
+            f"Workload({role}=...) takes a function, not {article(value)}",
             hint=f"Give a function that builds it: {role}=lambda{' ' + builds if builds else ''}: ...",
         )
     if role == "loss" and isinstance(value, type) and hasattr(value, "named_parameters"):
@@ -153,7 +153,7 @@ def _check_function(role: str, value: Any) -> None:
 def _check_baseline(baseline: Any) -> None:
     if not isinstance(baseline, Mapping):
         raise WorkloadError(
-            f"Workload(baseline=...) takes a dict, not {_article(baseline)}", hint='As in: baseline={"batch_size": 64}'
+            f"Workload(baseline=...) takes a dict, not {article(baseline)}", hint='As in: baseline={"batch_size": 64}'
         )
     try:
         Config(**baseline)
@@ -162,6 +162,7 @@ def _check_baseline(baseline: Any) -> None:
         raise WorkloadError(f"Workload(baseline=...): {str(error).splitlines()[0]}", hint=hint) from None
 
 
-def _article(value: object) -> str:
+def article(value: object) -> str:
+    """Return the type of `value` as "a str" or "an int"."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.errors import ScriptError, WorkloadError
 from autotune.records import Source
-from autotune.workload import ROLES, Workload
+from autotune.workload import ROLES, Workload, article
 from autotune.workload.script import brief, import_script, user_traceback
 
 CONVENTIONAL_NAMES = {
@@ -71,15 +71,25 @@ def _from_functions(module: ModuleType, named: dict[str, str], script: str) -> W
         name = named.get(role) or CONVENTIONAL_NAMES.get(role, role)
         value = getattr(module, name, None)
         if value is None and role in named:
-            raise WorkloadError(f"{script} has no {name}, which --{role.replace('_', '-')} names")
+            raise WorkloadError(f"{script} has no {name}, which {_flag(role)} names")
         if callable(value):
             parts[role] = value
+        elif role in named:
+            raise WorkloadError(
+                f"{name} in {script} is {article(value)}, not a function",
+                hint=f"{_flag(role)} names a function of the script; to leave it to its default, leave the flag out.",
+            )
     if {"loss", "training_step"} <= set(parts) and len({"loss", "training_step"} & set(named)) < 2:
         # by convention a training step comes first: it may well call the script's loss()
         parts.pop("training_step" if "loss" in named else "loss")
     if "model" not in parts or not {"dataset", "loader"} & set(parts):
         raise WorkloadError(f"{script} has no workload; found {_candidates(module)}", hint=EXAMPLE)
     return Workload(**parts)
+
+
+def _flag(role: str) -> str:
+    """Return the command line's flag that names a role's function."""
+    return f"--{role.replace('_', '-')}"
 
 
 def _candidates(module: ModuleType) -> str:

@@ -95,6 +95,19 @@ def test_value_of_a_conventional_name_that_is_no_function_is_left_alone():
     assert find_workload(module(**names, loss=0.25, sampler=None)).loss is None
 
 
+@pytest.mark.parametrize("role", ["model", "dataset", "optimizer", "loss", "training_step"])
+def test_value_that_is_named_and_no_function_is_refused(role):
+    names = {"build_model": build_model, "build_dataset": build_dataset, "mine": "text"}
+    with pytest.raises(WorkloadError, match=r"^mine in script\.py is a str, not a function") as caught:
+        find_workload(module(**names), functions={role: "mine"})
+    assert f"--{role.replace('_', '-')} names a function" in caught.value.hint
+
+
+def test_a_module_that_is_named_is_a_loss():
+    names = {"build_model": build_model, "build_dataset": build_dataset, "mine": nn.MSELoss()}
+    assert find_workload(module(**names), functions={"loss": "mine"}).loss is names["mine"]
+
+
 def test_no_workload_lists_what_was_found():
     def make_net():
         return None
