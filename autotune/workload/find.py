@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autotune.errors import ScriptError, WorkloadError
+from autotune.errors import ScriptError, UsageError, WorkloadError
 from autotune.records import Source
 from autotune.workload import ROLES, Workload, article
 from autotune.workload.script import brief, import_script, user_traceback
@@ -36,6 +36,7 @@ def load_workload(source: Source) -> Workload:
     Raises:
         ScriptError: the user's code failed.
         WorkloadError: no workload or more than one.
+        UsageError: parts of a workload are named, and the script has a whole one.
     """
     if source.pickle:
         return _unpickle(Path(source.pickle))
@@ -48,6 +49,13 @@ def find_workload(module: ModuleType, name: str = "", functions: Mapping[str, st
     script = Path(module.__file__ or module.__name__).name
     found = {key: value for key, value in vars(module).items() if isinstance(value, Workload)}
     unique = {id(value): key for key, value in found.items()}
+    if found and functions:
+        flags = ", ".join(map(_flag, functions))
+        raise UsageError(
+            f"{script} has a workload ({name if name in found else ', '.join(unique.values())}), "
+            f"and {flags} {'is' if len(functions) == 1 else 'are'} for scripts without one",
+            hint=f"Leave {flags} out, or change the workload in the script.",
+        )
     if name:
         if name not in found:
             known = ", ".join(found) or "none"

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from torch import nn
 
-from autotune.errors import WorkloadError
+from autotune.errors import UsageError, WorkloadError
 from autotune.workload import ROLES, Workload
 from autotune.workload.find import find_workload
 
@@ -101,6 +101,14 @@ def test_value_that_is_named_and_no_function_is_refused(role):
     with pytest.raises(WorkloadError, match=r"^mine in script\.py is a str, not a function") as caught:
         find_workload(module(**names), functions={role: "mine"})
     assert f"--{role.replace('_', '-')} names a function" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["", "mine"])
+@pytest.mark.parametrize("role", ["loss", "model"])
+def test_part_that_is_named_beside_a_whole_workload_is_refused(name, role):
+    script = module(mine=make(), part=build_model, build_model=build_model, build_dataset=build_dataset)
+    with pytest.raises(UsageError, match=rf"has a workload \(mine\), and --{role} is for scripts without one"):
+        find_workload(script, name=name, functions={role: "part"})
 
 
 def test_a_module_that_is_named_is_a_loss():
