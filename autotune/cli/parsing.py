@@ -34,13 +34,14 @@ def parse_baseline(pairs: Iterable[str] | None, deterministic: bool) -> dict[str
 
 
 def parse_choices(texts: Iterable[str]) -> dict[str, list[Value]]:
-    """Return the values of "num_workers=0,2,4", given once for each option."""
+    """Return the values of "num_workers=0,2,4", given once or several times."""
     choices: dict[str, list[Value]] = {}
     for text in texts:
         name, values = _split(text, "num_workers=0,2,4")
-        choices[name] = [parse_value(name, value) for value in values.split(",") if value.strip()]
-        if not choices[name]:
+        given = [parse_value(name, value) for value in values.split(",") if value.strip()]
+        if not given:
             raise UsageError(f"{text}: not in the form num_workers=0,2,4")
+        choices[name] = [*choices.get(name, ()), *given]
     return choices
 
 

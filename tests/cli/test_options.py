@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.cli.parsing import parse_choices
 from autotune.options import OPTIONS
 
 
@@ -34,3 +35,8 @@ def test_markdown_is_for_pages(run, write):
     ended = run("options", script, "--markdown")
     ended.check_clear()
     assert "--markdown is for pages" in ended.message
+
+
+def test_choices_of_an_option_are_joined():
+    given = ["num_workers=0", "precision=bf16", "num_workers=2,4"]
+    assert parse_choices(given) == {"num_workers": [0, 2, 4], "precision": ["bf16"]}
