@@ -67,7 +67,7 @@ class Net(nn.Module):
 def facts_of(model, **others):
     workload = Workload(
         model=model,
-        dataset=lambda: TensorDataset(torch.randn(32, 4), torch.randint(3, (32,))),
+        dataset=others.pop("dataset", lambda: TensorDataset(torch.randn(32, 4), torch.randint(3, (32,)))),
         loss=others.pop("loss", nn.CrossEntropyLoss()),
         baseline={"batch_size": 8},
         **others,
@@ -125,6 +125,17 @@ def test_where_none_remain_the_modules_are_named():
 )
 def test_nothing_to_switch(model, reason):
     assert reason in facts_of(model).inplace_refused
+
+
+def test_sparse_gradients_are_compared_too():
+    def model():
+        return nn.Sequential(nn.EmbeddingBag(20, 8, sparse=True), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3))
+
+    def rows():
+        return TensorDataset(torch.randint(20, (32, 4)), torch.randint(3, (32,)))
+
+    facts = facts_of(model, dataset=rows, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    assert (facts.inplace, facts.inplace_refused) == ("all", None)
 
 
 def test_an_own_step_cannot_be_compared():

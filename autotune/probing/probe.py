@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from autotune.batches import clone, describe, nbytes, shapes, tensors
@@ -22,6 +22,7 @@ from autotune.config import Config
 from autotune.device import device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError
 from autotune.facts import Facts
+from autotune.measure.numerics.vectors import dense
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
 from autotune.probing.data import (
@@ -194,12 +195,8 @@ def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
     with training.tuned.autocast():
         loss = training.loss_step(model, training.loader.place(clone(batch)))
     loss.backward()
-    found = {name: item.grad.detach().clone() for name, item in _with_gradient(model)}
+    found = {name: dense(item.grad) for name, item in model.named_parameters() if item.grad is not None}
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
     model.load_state_dict(state)
     return found
-
-
-def _with_gradient(model: nn.Module) -> list[tuple[str, Any]]:
-    return [(name, item) for name, item in model.named_parameters() if item.grad is not None]

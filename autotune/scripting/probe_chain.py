@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from autotune.batches import clone
 from autotune.checkpointing import Chain, find_chain
+from autotune.measure.numerics.vectors import dense
 from autotune.measure.training import seed_all
 from autotune.probing.recomputing import find_recomputable
 from autotune.scripting.training import ScriptTraining
@@ -46,7 +47,7 @@ def _of_one_update(training: ScriptTraining, batch: Any) -> dict[str, Tensor]:
     def look(*_: Any) -> None:
         if not found:
             named = training.model.named_parameters()
-            found.update({name: item.grad.detach().clone() for name, item in named if item.grad is not None})
+            found.update({name: dense(item.grad) for name, item in named if item.grad is not None})
 
     handles = [optimizer.register_step_pre_hook(look) for optimizer in training.optimizers]
     seed_all(0)

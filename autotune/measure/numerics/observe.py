@@ -18,7 +18,7 @@ from autotune.batches import map_tensors
 from autotune.config import Config
 from autotune.measure.numerics.quiet import batch_norms, quiet
 from autotune.measure.numerics.samples import FixedBatches, Unchecked
-from autotune.measure.numerics.vectors import distance
+from autotune.measure.numerics.vectors import dense, distance
 from autotune.measure.training import Training, seed_all
 from autotune.workload import Workload
 
@@ -156,7 +156,7 @@ class _Steps:
         scaler = self._training.tuned.state_dict().get("scaler")
         scale = float(scaler["scale"]) if scaler else 1.0
         return {
-            name: _dense(item.grad) / scale
+            name: dense(item.grad) / scale
             for name, item in self._training.model.named_parameters()
             if item.grad is not None
         }
@@ -192,7 +192,7 @@ class _Look:
         for group in optimizer.param_groups:
             for item in group["params"]:
                 if item.grad is not None and id(item) in self._names:
-                    self._found.gradients[self._names[id(item)]] = _dense(item.grad)
+                    self._found.gradients[self._names[id(item)]] = dense(item.grad)
 
 
 def _placed(training: Training, batch: Any, double: bool) -> Any:
@@ -200,10 +200,6 @@ def _placed(training: Training, batch: Any, double: bool) -> Any:
     if not double:
         return placed
     return map_tensors(placed, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    return (gradient.to_dense() if gradient.is_sparse else gradient).detach().clone()
 
 
 def _in_double(workload: Workload) -> Workload:

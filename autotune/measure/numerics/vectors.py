@@ -48,6 +48,11 @@ def distance(first: Tensor, second: Tensor) -> float:
     return angle(first, second).distance
 
 
+def dense(gradient: Tensor) -> Tensor:
+    """Return a copy of a gradient: an ordinary tensor where an embedding leaves a sparse one."""
+    return (gradient.to_dense() if gradient.is_sparse else gradient).detach().clone()
+
+
 def _root(square: float) -> float:
     return math.sqrt(square) if square >= 0 else math.nan  # a nan is not >= 0 either
 
