@@ -138,6 +138,19 @@ def test_sparse_gradients_are_compared_too():
     assert (facts.inplace, facts.inplace_refused) == ("all", None)
 
 
+def test_an_empty_parameter_has_gradients_that_are_the_same():
+    class Spare(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(8, 3)
+            self.extra = nn.Parameter(torch.zeros(0, 3))
+
+        def forward(self, x):
+            return super().forward(x) + self.extra.sum(0)
+
+    facts = facts_of(lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), Spare()))
+    assert (facts.inplace, facts.inplace_refused) == ("all", None)
+
+
 def test_an_own_step_cannot_be_compared():
     def step(tuned, model, batch):
         (optimizer,) = tuned.optimizers

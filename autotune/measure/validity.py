@@ -108,7 +108,12 @@ def where_gradient(item: Tensor) -> int:
 
 
 def _largest(values: Tensor) -> int:
-    """Return the place of the largest value, or of the smallest where none is above 0: a copy of all is too much."""
+    """Return the place of the largest value, or of the smallest where none is above 0: a copy of all is too much.
+
+    0 where there are none: a parameter may be empty.
+    """
+    if not values.numel():
+        return 0
     place = int(values.argmax())
     return place if values.flatten()[place] > 0 else int(values.argmin())
 

@@ -319,3 +319,9 @@ def test_a_scalar_has_one_place():
     item = nn.Parameter(torch.tensor(1.0))
     item.grad = torch.tensor(-1.0)
     assert where_gradient(item) == 0
+
+
+def test_an_empty_parameter_has_no_largest_gradient():
+    item = nn.Parameter(torch.zeros(0, 4))
+    item.grad = torch.zeros(0, 4)
+    assert where_gradient(item) == 0
