@@ -7,13 +7,13 @@ in place may draw its numbers otherwise.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 
 from torch import nn
 
 from autotune.inplace import set_inplace, switchable, value_without
 from autotune.measure.numerics.quiet import quiet
+from autotune.probing.kept import Kept
 from autotune.probing.recomputing import Gradients, differ
 
 
@@ -49,14 +49,14 @@ class InplaceCheck:
 
     def works(self, names: Sequence[str]) -> bool:
         """Whether the gradients stay the same with these modules in place."""
-        state = copy.deepcopy(self._model.state_dict())
+        kept = Kept(self._model)
         modules = [module for name in names for module in self._groups[name]]
         set_inplace(modules, True)
         try:
             with quiet(self._model):
                 return not differ(self._kept, self._gradients())
         except Exception:  # autograd noticed, or the user's code did
-            self._model.load_state_dict(state)
+            kept.restore()
             return False
         finally:
             set_inplace(modules, False)

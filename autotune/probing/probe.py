@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import threading
 import time
@@ -39,6 +38,7 @@ from autotune.probing.data import (
 from autotune.probing.device_facts import device_facts
 from autotune.probing.habits import Habits, time_steps
 from autotune.probing.inplace import InplaceCheck
+from autotune.probing.kept import Kept
 from autotune.probing.loss import loss_reduction
 from autotune.probing.model_facts import model_facts
 from autotune.probing.optimizers import probe_implementations
@@ -188,7 +188,7 @@ def _probe_chain(training: Training, batch: Any) -> tuple[Chain | None, str | No
 def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
     """Return the gradients of one step from the same state and random numbers each time."""
     model = training.model
-    state = copy.deepcopy(model.state_dict())  # it may hold more than tensors
+    kept = Kept(model)
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
     seed_all(0)
@@ -198,5 +198,5 @@ def _gradients(training: Training, batch: Any) -> dict[str, Tensor]:
     found = {name: dense(item.grad) for name, item in model.named_parameters() if item.grad is not None}
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    model.load_state_dict(state)
+    kept.restore()
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from autotune.batches import clone
 from autotune.checkpointing import Chain, find_chain
 from autotune.measure.numerics.vectors import dense
 from autotune.measure.training import seed_all
+from autotune.probing.kept import Kept
 from autotune.probing.recomputing import find_recomputable
 from autotune.scripting.training import ScriptTraining
 
@@ -33,11 +33,10 @@ def _gradients(training: ScriptTraining, batch: Any) -> dict[str, Tensor]:
 
     The update before it starts from these too: a script may draw its next batch ahead, or keep gradients.
     """
-    model = training.model
-    state = copy.deepcopy(model.state_dict())
+    kept = Kept(training.model)
     for _ in range(2):
         found = _of_one_update(training, batch)
-        model.load_state_dict(state)
+        kept.restore()
     return found
 
 
