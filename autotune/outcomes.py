@@ -43,9 +43,11 @@ COMPILER = ("torch._dynamo.", "torch._inductor.")
 """modules of the exceptions that say that torch.compile cannot do it"""
 
 ENDED = "the process ended"
+DAMAGED = "the trial left a damaged record"
 
 ADVICE = {
     ENDED: "Something in it ends the process at once, as os._exit() does: leave that out, or let it train longer.",
+    DAMAGED: "Its code wrote over the record, or tells a figure that cannot be, such as what count_samples returns.",
     "out of shared memory": "Loader workers pass batches through /dev/shm: enlarge it (docker run --shm-size=8g), "
     "or use fewer workers or a smaller prefetch_factor.",
     "too many open files": "Raise the limit (ulimit -n), or use fewer workers.",

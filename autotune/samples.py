@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import IterableDataset
 
 from autotune.batches import tensors
+from autotune.errors import WorkloadError
 
 
 class SampleCounter:
@@ -40,7 +43,7 @@ class SampleCounter:
     def __call__(self, batch: Any, index: int) -> int:
         """Return the samples in the batch at `index` of its epoch."""
         if self._count is not None:
-            return int(self._count(batch))
+            return _checked(self._count(batch))
         if self._fixed:
             return self.batch_size
         if self._follow:
@@ -57,6 +60,20 @@ class SampleCounter:
             return self.batch_size
         followed = {sizes[index] for index in self._leaves if index < len(sizes)}
         return followed.pop() if len(followed) == 1 and max(followed) < self.batch_size else self.batch_size
+
+
+def _checked(told: Any) -> int:
+    """Return what the user's own count says; times are divided by it."""
+    try:
+        found = float(told)  # whatever holds one number: of numpy, of torch
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = math.nan
+    if found > 0 and found.is_integer():
+        return int(told)
+    raise WorkloadError(
+        f"count_samples returned {reprlib.repr(told)} for a batch",
+        hint="It has to return how many samples the batch holds: a whole number above 0.",
+    )
 
 
 def epoch_batches(loader: Any) -> int | None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from autotune.documents import read_record, to_json
 from autotune.errors import AutotuneError
-from autotune.outcomes import classify_exit, failure
+from autotune.outcomes import DAMAGED, Classified, classify_exit, failure
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
 from autotune.trials.folder import SCRATCH, write_atomically
 from autotune.trials.groups import end_group, remove_shared_memory, wait_until_gone
@@ -281,14 +281,16 @@ class _Ending:
 
 def _conclude(spec: TrialSpec, ending: _Ending, log: Path) -> TrialRecord:
     """Return the record that the trial left, or one that says why there is none."""
-    path = Path(spec.record_path)
+    path, damage = Path(spec.record_path), ""
     if path.exists() and not isinstance(ending.how, Outcome):
         try:
             return _with_device_view(read_record(path), ending.seen)
         except ValueError as error:
-            ending.trouble = Failure(reason="the trial left a damaged record", message=str(error))
+            damage = str(error)
     if isinstance(ending.how, Outcome):
         outcome, trouble = ending.how, ending.trouble
+    elif damage and ending.how == 0:
+        outcome, trouble = Outcome.ERROR, failure(Classified(Outcome.ERROR, DAMAGED), damage, traceback=_tail(log))
     elif isinstance(ending.how, int):
         classified = classify_exit(ending.how)
         message = f"the trial's process ended without a record: {classified.reason}"

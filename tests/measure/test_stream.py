@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -67,6 +70,18 @@ def test_a_stream_of_unknown_length_is_counted_by_what_comes():
 def test_count_samples_has_the_last_word():
     session = open_session(make_workload(count_samples=lambda batch: 3 * len(batch[1])))
     assert samples(session, 2) == [24, 24]
+
+
+@pytest.mark.parametrize("told", [8, 8.0, np.int64(8), torch.tensor(8)])
+def test_whatever_holds_a_whole_number_is_a_count(told):
+    assert samples(open_session(make_workload(count_samples=lambda batch: told)), 1) == [8]
+
+
+@pytest.mark.parametrize("told", [0, -5, 7.5, float("nan"), float("inf"), None, "many", torch.ones(2)])
+def test_a_count_that_cannot_be_is_said(told):
+    session = open_session(make_workload(count_samples=lambda batch: told))
+    with pytest.raises(WorkloadError, match=f"count_samples returned {re.escape(reprlib.repr(told))} for a batch"):
+        session.stream.next()
 
 
 def test_a_sum_that_happens_to_have_the_batch_size_first_is_not_taken_for_samples():

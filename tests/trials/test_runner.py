@@ -459,12 +459,21 @@ def test_i2_thirty_trials_leave_nothing(runner, tmp_path):
     assert [child for child in children if child.status() == psutil.STATUS_ZOMBIE] == []
 
 
-def test_a_damaged_record_is_said(trial):
+def test_a_damaged_record_is_said(trial, tmp_path):
     body = "import atexit\n" + FAIL_AT_ONCE.replace(
         "raise ValueError('at once')", "(HERE / 'record.json').write_text('{\"number\": '); os._exit(0)"
     )
     record = trial(body).record
-    assert (record.outcome, record.failure.reason) == (Outcome.ERROR, "the process ended with status 0")
+    assert (record.outcome, record.failure.reason) == (Outcome.ERROR, "the trial left a damaged record")
+    assert str(tmp_path / "record.json") in record.failure.message
+
+
+def test_a_record_with_a_figure_that_cannot_be_is_told_by_that_figure(trial):
+    body = "from functools import partial\nWorkload = partial(Workload, count_samples=lambda batch: 10**30)\n"
+    record = trial(body).record
+    assert (record.outcome, record.failure.reason) == (Outcome.ERROR, "the trial left a damaged record")
+    assert "samples_per_step is not a number that can be" in record.failure.message
+    assert "count_samples" in record.failure.message
 
 
 def test_the_request_holds_any_script_name(trial, tmp_path):
