@@ -127,7 +127,8 @@ def _batches(evidence: Evidence, answer: Answer) -> str:
 
 def parts_now(evidence: Evidence, answer: Answer) -> dict[str, float] | None:
     """Return seconds a sample by part under an answer; None where nothing of it was measured."""
-    return time_parts(evidence.measurements(answer.config) or _windows(evidence, answer.config))
+    found = evidence.measurements(answer.config) or _windows(evidence, answer.config)
+    return time_parts(found, answer.config)
 
 
 def gives(evidence: Evidence, answer: Answer, option: str) -> tuple[str, bool]:

@@ -8,13 +8,15 @@ import re
 import pytest
 from rich.cells import cell_len
 
+from autotune.config import Config
 from autotune.numerics import Numerics, Status
 from autotune.records import Outcome, Source, TrialRecord
 from autotune.report.evidence import gather
 from autotune.report.html.page import page
+from autotune.report.parts import parts_text, time_parts
 from autotune.report.summary import print_summary
 from autotune.search.verification import Verification, sentence
-from tests.report.factory import console_of, failed, ok, text_of
+from tests.report.factory import console_of, failed, make_measurement, ok, text_of
 from tests.report.html.conftest import verified_run
 from tests.report.test_table import CLAIM
 
@@ -86,6 +88,14 @@ def test_figures_of_a_verified_config_are_those_of_its_windows(verified):
 
 def test_where_the_time_goes_now(save, mixed):
     assert "The time now goes to " in squeezed(shown(save(mixed)))
+
+
+@pytest.mark.parametrize(("workers", "cause"), [(0, "disturbance"), (2, "compute slowed by the loader")])
+def test_without_workers_nothing_is_slowed_by_the_loader(workers, cause):
+    """What is left over then is a disturbance, as the doctor calls it."""
+    found = make_measurement(sample_s=0.001, batch=100, wait_s=0.0, compute_s=0.068)
+    parts = time_parts([found], Config(batch_size=100, num_workers=workers))
+    assert parts_text(parts) == f"compute 68 %, {cause} 32 %"
 
 
 def test_signs_that_an_unverified_best_cannot_be_trusted_are_told(save):

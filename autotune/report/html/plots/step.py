@@ -9,14 +9,14 @@ from autotune.report.html.plots.figure import NAMES, Figure, lines, role
 from autotune.report.parts import PARTS, time_parts
 from autotune.words.figures import percent, significant
 
-PATTERNS = {"wait": "/", "compute": "", "contention": "x", "rest": ".", "epoch": "-"}
+PATTERNS = {"wait": "/", "compute": "", "contention": "x", "disturbance": "+", "rest": ".", "epoch": "-"}
 
 
 def draw(evidence: Evidence) -> Iterator[Figure]:
     found = {
         arm: parts
         for arm, config in evidence.arms()
-        if (parts := time_parts(evidence.measurements(config))) is not None
+        if (parts := time_parts(evidence.measurements(config), config)) is not None
     }
     if not found:
         return
@@ -47,7 +47,8 @@ def draw(evidence: Evidence) -> Iterator[Figure]:
         name="step",
         title="Where the time goes",
         caption="Time a sample, from the search's own trials. Compute is measured on batches that are there already, "
-        "with the loader idle; what neither that nor waiting explains is compute slowed by the loader.",
+        "with the loader idle; what neither that nor waiting explains is compute slowed by the loader, "
+        "or a disturbance where no worker loads.",
         traces=traces,
         layout={
             "barmode": "stack",
