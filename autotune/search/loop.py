@@ -199,8 +199,10 @@ class Search:
     def _record(self, number: int, config: Config, kind: str) -> TrialRecord:
         refusal = preflight(config, self._prepared.facts)
         if refusal is None:
-            # the reference is measured whole, however slow it is against what was found since
-            best = None if config == self.space.baseline else self._best_sample_s(config)
+            # the reference is measured whole, however slow it is against what was found since; a repeat, too, or it
+            # would be held against the disturbed run that it replaces
+            whole = kind == REPEAT or config == self.space.baseline
+            best = None if whole else self._best_sample_s(config)
             spec = self.specs.make(number, config, kind=kind, best_sample_s=best, small_batch=self._small_batch(config))
             record = self._runner.run(spec, self._folder.log(number), self._events.progress)
             if record.outcome is Outcome.ERROR and spec.small_batch is not None:

@@ -13,7 +13,7 @@ import pytest
 
 from autotune.config import Config, read_document
 from autotune.options.accumulation import samples_per_update
-from autotune.records import Limits, Outcome, TrialRecord, TrialSpec
+from autotune.records import REPEAT, Limits, Outcome, TrialRecord, TrialSpec
 from autotune.search.aim import Aim
 from autotune.search.measured import Measured, ranked
 from autotune.search.observation import Observation, observe
@@ -54,6 +54,25 @@ def test_a_config_at_the_baselines_batch_competes_with_those_alone(search: Harne
     assert (same["precision"], same["channels_last"]) == ("bf16", False)
     counterpart = result.search.space.canonical(best.replace(batch_size=32))
     assert result.search.measured[counterpart].usable
+
+
+def test_a_repeat_is_not_held_against_the_disturbed_run_that_it_replaces(search: Harness) -> None:
+    class Disturbed(StoppingRunner):
+        """The expert's first run is far too fast, as one beside which others came and went may be."""
+
+        def _answer(self, spec: TrialSpec) -> TrialRecord:
+            record = super()._answer(spec)
+            if len(self.asked) != 3 or record.measurement is None:
+                return record
+            found = record.measurement
+            flagged = dataclasses.replace(found, sample_s=found.sample_s / 2, flags=("cpu_contended_hard",))
+            return dataclasses.replace(record, measurement=flagged)
+
+    result = search(Disturbed(noise=0.0), trials=6)
+    first, repeat = [record for record in search.folder.records() if record.number in (2, 3)]
+    assert (repeat.kind, repeat.config) == (REPEAT, first.config)
+    assert repeat.outcome is Outcome.OK
+    assert result.search.measured[Config(**first.config)].usable
 
 
 def test_where_the_samples_of_an_update_are_given_the_baselines_others_are_no_rivals(search: Harness) -> None:
