@@ -76,11 +76,11 @@ def _checked(told: Any) -> int:
     )
 
 
-def epoch_batches(loader: Any) -> int | None:
+def epoch_batches(loader: Any, count: Callable[[Any], int] = len) -> int | None:
     """Return the batches of an epoch as the loader says; None: it does not, as where its sampler has no length."""
     if isinstance(getattr(loader, "dataset", None), IterableDataset):
         return None  # a guess, which depends on what its workers do
     try:
-        return len(loader)
+        return count(loader)
     except Exception:
         return None  # the user's sampler does not tell

@@ -212,7 +212,8 @@ class LoaderHooks:
             for item in (seen, seen.made_of):
                 if item is not None:
                     item.iterated = True
-            seen.length = None if hooks.ask is None else epoch_batches(loader)
+            # by torch's own count: one that keeps an iterator for all of its epochs says how long one of them is
+            seen.length = None if hooks.ask is None else epoch_batches(loader, DataLoader.__len__)
             hooks.began(seen)
             inner = iterate(loader)
             wanted = hooks.training is None or hooks.is_training(seen)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from autotune.facts import ScriptFacts
+from autotune.plan import Plan
 from autotune.records import Outcome
+from autotune.scripting.changes import Changes
+from autotune.scripting.loaders import LoaderHooks
 from tests.scripting.test_trials import probed_and_measured
 
 COUNTS = """
@@ -129,3 +134,42 @@ def test_where_a_stream_was_fed_batches_again_its_failure_says_so(real, write):
     assert "IndexError: list assignment index out of range" in record.failure.message
     assert "trained it further than it goes by itself" in record.failure.message
     assert "losses[step] = loss.item()" in record.failure.traceback
+
+
+class Again:
+    """Orders batches for ever."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __iter__(self):
+        while True:
+            yield from self.sampler
+
+
+class OneIterator(DataLoader):
+    """Its workers go on from one epoch to the next, as timm's do."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __len__(self):
+        return len(self.batch_sampler.sampler)
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            yield next(self.iterator)
+
+
+def test_a_loader_that_keeps_one_iterator_for_all_epochs_is_never_told_that_it_ended():
+    hooks, changes = LoaderHooks(Plan(), ask=lambda batches: next(batches.inner)), Changes()
+    hooks.install(changes)
+    try:
+        data = TensorDataset(torch.ones(20, 1))
+        plain, one = DataLoader(data, batch_size=4), OneIterator(data, batch_size=4)
+        assert len(list(plain)) == len(list(one)) == len(list(one)) == 5
+    finally:
+        changes.undo()
+    assert [seen.length for seen in hooks.seen] == [5, None]
