@@ -6,8 +6,7 @@ kept, BatchNorm's statistics updated once, and state_dict keys as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -141,7 +140,7 @@ def _run(layers: list[nn.Module], input: Any) -> Any:
 
 def _checkpointed(function: Any, modules: list[nn.Module], *args: Any, **kwargs: Any) -> Any:
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), _statistics_kept(modules)
+        return nullcontext(), _StatisticsKept(modules)
 
     if torch.compiler.is_compiling():
         # the partitioner recomputes no update of a buffer, keeps the random state, and takes no other contexts
@@ -155,22 +154,30 @@ def _checkpointed(function: Any, modules: list[nn.Module], *args: Any, **kwargs:
     return checkpoint(called, *given, use_reentrant=False, preserve_rng_state=True, context_fn=contexts)
 
 
-@contextmanager
-def _statistics_kept(modules: list[nn.Module]) -> Iterator[None]:
-    """Let a second forward leave no trace in BatchNorm: it works on copies of the running statistics."""
-    kept: list[tuple[nn.Module, str, Tensor]] = []
-    for root in modules:
-        for module in root.modules():
-            if isinstance(module, _NormBase):
-                for name in STATISTICS:
-                    buffer = getattr(module, name, None)
-                    if isinstance(buffer, Tensor):
-                        kept.append((module, name, buffer))
-                        setattr(module, name, buffer.clone())
-    try:
-        yield
-    finally:
-        for module, name, buffer in kept:
+class _StatisticsKept(AbstractContextManager[None]):
+    """Lets a second forward leave no trace in BatchNorm: it works on copies of the running statistics.
+
+    Entered once for each backward pass: there may be several, and one in another.
+    """
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._modules = modules
+        self._kept: list[list[tuple[nn.Module, str, Tensor]]] = []
+
+    def __enter__(self) -> None:
+        kept: list[tuple[nn.Module, str, Tensor]] = []
+        self._kept.append(kept)
+        for root in self._modules:
+            for module in root.modules():
+                if isinstance(module, _NormBase):
+                    for name in STATISTICS:
+                        buffer = getattr(module, name, None)
+                        if isinstance(buffer, Tensor):
+                            kept.append((module, name, buffer))
+                            setattr(module, name, buffer.clone())
+
+    def __exit__(self, *_: object) -> None:
+        for module, name, buffer in self._kept.pop():
             setattr(module, name, buffer)
 
 

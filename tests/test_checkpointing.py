@@ -105,6 +105,27 @@ def check_equal(plain: nn.Module, recomputed: nn.Module, x: torch.Tensor) -> Non
 INPUTS = {Words: (5, 8), Normed: (6, 4, 9), Deep: (7, 8)}
 
 
+@pytest.mark.parametrize("how", ["retain_graph", "create_graph"])
+def test_a_graph_is_gone_through_more_than_once(how):
+    """As of a gradient penalty, L-BFGS or a loss that is taken apart."""
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh()) for _ in range(4)))
+    segmented = copy.deepcopy(model)
+    checkpoint_chain(segmented, 2)
+    values = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    found = []
+    for one in (model, segmented):
+        given = values.clone().requires_grad_()
+        loss = one(given).square().sum()
+        if how == "retain_graph":
+            loss.backward(retain_graph=True)
+        else:
+            torch.autograd.grad(loss, given, create_graph=True)[0].square().sum().backward(retain_graph=True)
+        loss.backward()
+        found.append({name: item.grad for name, item in one.named_parameters()})
+        assert int(one.state_dict()["0.1.num_batches_tracked"]) == 1
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("segments", [1, 2, 3, 4, 50])
 @pytest.mark.parametrize("make", INPUTS)
 def test_c38_e4_gradients_are_the_same_with_any_number_of_segments(make, segments):

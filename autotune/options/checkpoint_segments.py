@@ -27,7 +27,7 @@ SOURCE = (
     "_InSegments",
     "_run",
     "_checkpointed",
-    "_statistics_kept",
+    "_StatisticsKept",
 )
 
 
