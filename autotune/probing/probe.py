@@ -146,9 +146,10 @@ def _first_step(training: Training, batch: Any) -> Tensor | None:
         return training.step(training.loader.place(batch))
     except Exception as error:
         raise_unless_users(error)
+        step = training.loss_step.description  # empty where the failure came before the loss was found
         raise ScriptError(
             f"the first step failed: {brief(error)}",
-            hint=f"The batch is {describe(batch)}; the step is {training.loss_step.description}.",
+            hint=f"The batch is {describe(batch)}{f'; the step is {step}' if step else ''}.",
             traceback=user_traceback(error),
         ) from error
 

@@ -11,6 +11,7 @@ from autotune.records import Failure, Outcome
 from autotune.search.measured import Measured
 from autotune.search.observation import Observation
 from autotune.trials.folder import RunFolder
+from autotune.words.figures import memory
 
 ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
 ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
@@ -64,19 +65,18 @@ def check_failures(measured: Collection[Measured], reasons: Sequence[str], folde
     )
 
 
-def nothing_usable(measured: Collection[Measured], folder: RunFolder, memory: str) -> DoesNotFit | SearchFailed:
+def nothing_usable(measured: Collection[Measured], folder: RunFolder, which: str) -> DoesNotFit | SearchFailed:
     """Return the error of a search that used up its budget and measured nothing that it could recommend.
 
-    `memory` is the one that decides whether a config fits: device or host.
+    `which` memory decides whether a config fits: device or host.
     """
     outcomes = [seen for item in measured for seen in item.seen]
     short = [seen for seen in outcomes if seen.fits is False]
     if short and len(short) >= len(outcomes) / 2:
-        limit = (short[0].limit_bytes or 0) / (1 << 30)
         sizes = [int(seen.config.value("batch_size")) for seen in short]
         return DoesNotFit(
-            f"nothing fits into {limit:.2f} GiB of {memory} memory: {len(short)} of {len(outcomes)} trials "
-            f"ran out of it, down to batch size {min(sizes)}",
+            f"nothing fits into {memory(short[0].limit_bytes or 0)} of {which} memory: {len(short)} of {len(outcomes)} "
+            f"trials ran out of it, down to batch size {min(sizes)}",
             hint="Allow more with --memory-limit or --host-memory-limit, or make the model smaller.",
         )
     counts = Counter(map(_worded, outcomes))

@@ -301,10 +301,11 @@ class Search:
         return None if left is None else (self._ledger.ask_for(left), left)
 
     def _say_how_long(self) -> None:
-        """After the first trial: how long the rest will take, and what --timeout leaves of it."""
-        if self._run_count != 1 or not self.baseline.records[0].wall_s:
+        """After the first trial, if it was measured: how long the rest will take, and what --timeout leaves of it."""
+        first, trials = self.baseline.records[0], self._wishes.trials
+        if self._run_count != 1 or first.measurement is None or not first.wall_s:
             return
-        wall_s, trials = self.baseline.records[0].wall_s, self._wishes.trials
+        wall_s = first.wall_s
         minutes = max(1, round(wall_s * trials / 60))
         told = f"a trial of the baseline takes {wall_s:.0f} s; {trials} like it about {minutes} min"
         in_time = 1 + max(0.0, self._deadline - self._clock()) / wall_s

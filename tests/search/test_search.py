@@ -230,8 +230,8 @@ def test_b9_a_baseline_that_does_not_fit_sends_the_search_down(search: Harness) 
 
 def test_a14_nothing_fits_is_an_error_and_never_a_default(search: Harness) -> None:
     runner = SimulatedRunner(host_bytes=lambda config: GIB)
-    with pytest.raises(DoesNotFit, match="nothing fits"):
-        search(runner, host_memory_limit_bytes=500 * MIB, trials=6)
+    with pytest.raises(DoesNotFit, match=r"nothing fits into 500 MiB of host memory"):
+        search(runner, host_memory_limit_bytes=500 * MIB, trials=6, headroom=0.0)
     assert not search.folder.best.exists()
 
 
@@ -366,6 +366,12 @@ def test_no_trial_starts_after_the_time_is_used_up(search: Harness) -> None:
         "a trial of the baseline takes 5 s; 20 like it about 2 min, and --timeout has room for 1"
         in search.listener.notes
     )
+
+
+def test_how_long_a_search_takes_is_not_told_after_a_baseline_that_was_not_measured(search: Harness) -> None:
+    runner = SimulatedRunner(host_bytes=lambda config: config["batch_size"] * MIB)
+    search(runner, baseline={"batch_size": 256}, host_memory_limit_bytes=100 * MIB, trials=6)
+    assert not [note for note in search.listener.notes if "a trial of the baseline takes" in note]
 
 
 def test_two_answers_are_emitted_and_say_what_they_change(search: Harness) -> None:
