@@ -40,10 +40,8 @@ def watch(driver: Driver, script: Path) -> None:
             return changes_by_itself()
         began = began or time.perf_counter()
         in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
-        watched_s = time.perf_counter() - began
-        many = count >= MAX_UPDATES and not in_doubt  # those of one batch do not show where the next comes from
-        limit_s = MAX_DOUBT_S if in_doubt and count < MAX_UPDATES else MAX_WATCH_S
-        return count >= MIN_UPDATES and (many or watched_s > limit_s)
+        limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
+        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)
 
     driver.watch(enough)
     if not driver.updates and driver.losses.last is not None:

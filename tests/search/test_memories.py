@@ -59,7 +59,7 @@ def test_a_search_without_an_answer_names_the_memory(small_space: Space, tmp_pat
         record, seen = short_of(small_space, reason, True)
         return nothing_usable([Measured(seen.config, [record], [seen])], RunFolder(tmp_path), "device")
 
-    assert "GiB of device memory: 1 of 1 trials ran out of it" in error("out of device memory").message
+    assert " of device memory: 1 of 1 trials ran out of it" in error("out of device memory").message
     shared = error("out of shared memory")
     assert isinstance(shared, SearchFailed)
     assert "the trials: 1 out of shared memory; trial 3: out of shared memory: enlarge it" in shared.message
