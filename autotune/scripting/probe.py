@@ -7,13 +7,14 @@ import multiprocessing
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from autotune.batches import describe, nbytes, shapes, tensors
+from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.compiling import own_compile, refuse_torchscript, so_far, why_no_compiler
 from autotune.device import Device, device_named, why_allocator_is_set
 from autotune.errors import WorkloadError
@@ -105,15 +106,13 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
     graphs = so_far().graphs > driver.compiled_before.graphs
     habits = Habits.of(training, device, batch)
     threads = threading.active_count() - 1
-    implementations, implementations_refused = probe_implementations(training)
-    chain, chain_refused = probe_chain(training, batch)
     size = training.batch_size
     per_step = max(1, size)
     models = driver.models.models
     refused = settings.refusals(models, driver.optimizers.optimizers)
     if not models:  # as where the script compiles a function that calls one
         refused |= dict.fromkeys(("precision", "channels_last", "compile_mode"), NO_MODEL)
-    return Facts(
+    facts = Facts(
         **device_facts(device, free_bytes),
         allocator_refused=why_allocator_is_set(),
         dataset_length=length,
@@ -131,18 +130,11 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=() if host is None else tuple(generators(training.dataset)),
         **{**model_facts(training.model), "model": _names(models)},
-        chain=None if chain is None else chain.path or type(chain.container).__name__,
-        chain_length=0 if chain is None else len(chain),
-        chain_kind="" if chain is None else chain.kind,
-        chain_refused=chain_refused,
         optimizer=", ".join(training.optimizer_kinds),
-        optimizer_impls=implementations,
-        optimizer_impls_refused=implementations_refused,
         step=_in_words(found),
         own_autocast=own_autocast,
         own_scaler=own_scaler,
         compiled=graphs or own_compile(training.model),
-        compile_refused=TOO_SHORT_TO_COMPILE if driver.runs > 1 else why_no_compiler(device.type),
         draws_random=habits.draws_random,
         synchronizes=habits.synchronizes,
         moves_parameters=habits.moves_parameters,
@@ -154,7 +146,19 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         sample_compute_s=compute_s / per_step,
         probe_batch=size,
         baseline={**_baseline(training), **spec.baseline},
-        # the last look: a script that cannot take another size ends with it
+    )
+    # last, what may end the script: of one that has ended, neither optimizers nor modules are left to ask
+    implementations, implementations_refused = probe_implementations(training)
+    chain, chain_refused = probe_chain(training, batch)
+    return replace(
+        facts,
+        optimizer_impls=implementations,
+        optimizer_impls_refused=implementations_refused,
+        chain=None if chain is None else chain.path or type(chain.container).__name__,
+        chain_length=0 if chain is None else len(chain),
+        chain_kind="" if chain is None else chain.kind,
+        chain_refused=chain_refused,
+        compile_refused=TOO_SHORT_TO_COMPILE if driver.runs > 1 else why_no_compiler(device.type),
         fixed_batch=_why_batch_is_fixed(training, batch, length),
     )
 
@@ -246,8 +250,15 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
         return fixed
     smaller = next(iter(training.make_loader(batch_size=max(1, min(size, length or size) // 2)).host))
     try:
+        training.step(clone(batch))
+        runs = training.driver.runs
+    except Exception:
+        return None  # of its own size, too: an earlier look has ended the script, and it does not run again
+    try:
         training.step(smaller)
     except Exception as error:
+        if training.driver.runs != runs:
+            return None  # it had come to its end, and does not run again: not for the size
         return f"the script fails on a batch of another size: {brief(error)}"
     return None
 

@@ -270,6 +270,45 @@ def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
     assert "fails on a batch of another size" in facts.fixed_batch
 
 
+ENDED_BY_A_LOOK = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+
+    torch.library.define("ended::once", "(Tensor x) -> Tensor")  # once a process: it does not run again
+
+    class Data(Dataset):
+        def __len__(self):
+            return 400
+
+        def __getitem__(self, index):
+            return torch.ones(4), torch.ones(4)
+
+    def main():
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
+        for epoch in range(100):
+            for x, y in DataLoader(Data(), batch_size=8, shuffle=True):
+                found = model(x)
+                optimizer.zero_grad()
+                found.square().mean().backward(retain_graph=True)
+                (found - y).square().mean().backward()  # through what is recomputed a second time
+                optimizer.step()
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_what_a_look_that_ends_the_script_leaves_unsaid_is_asked_before(real, write):
+    facts = real.probe(write(ENDED_BY_A_LOOK), unmodified=True)
+    assert "fails" in facts.chain_refused
+    assert facts.optimizer == "SGD"
+    assert "fused" in facts.refused["optimizer_impl"]
+    assert facts.fork_only is None
+    assert facts.fixed_batch is None
+
+
 ELSEWHERE = """
     import torch
     from torch import nn
