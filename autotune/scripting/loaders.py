@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from autotune.plan import Plan
 from autotune.samples import epoch_batches
@@ -316,8 +316,15 @@ def why_batches_are_given(arguments: dict[str, Any], made_at: str) -> str | None
     if arguments.get("batch_sampler") is not None:
         return f"the batch_sampler of {made_at} decides it"
     if arguments.get("batch_size", 1) is None:
+        if yields_batches(arguments.get("sampler")):
+            return f"the sampler of {made_at} decides it"
         return f"the dataset of {made_at} yields whole batches"
     return None
+
+
+def yields_batches(sampler: Any) -> bool:
+    """Whether a sampler asks the dataset for whole batches; of another's keys, nobody knows what they stand for."""
+    return isinstance(sampler, BatchSampler)
 
 
 def _fewer(data: Any, than: int) -> bool:

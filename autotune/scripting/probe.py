@@ -40,7 +40,7 @@ from autotune.records import TrialSpec
 from autotune.scripting.carried import NO_LOADER, NO_MODEL, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
-from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given
+from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given, yields_batches
 from autotune.scripting.models import trained_by
 from autotune.scripting.placed import visible_cards, why_another_card, why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
@@ -52,7 +52,7 @@ from autotune.workload.script import brief
 from autotune.workload.static import look
 
 TOO_SHORT_TO_COMPILE = "the script trains too few steps for that; let it train longer: more epochs, or more data"
-SIZES_SEEN = 16  # batches of a batch sampler of the script's own
+SIZES_SEEN = 4096  # batches of a batch sampler of the script's own: all of an epoch, as a rule, whatever their order
 CACHE_REFUSED = "it needs a Workload: whether the samples of a script may be kept is not looked at"
 
 
@@ -178,8 +178,11 @@ def _training(driver: Driver, found: ScriptFacts) -> ScriptTraining:
 def _batch_size(loader: DataLoader[Any]) -> int | None:
     if loader.batch_size is not None:
         return loader.batch_size
-    size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) and size > 0 else _drawn_size(loader.batch_sampler)
+    batch_sampler: Any = loader.batch_sampler
+    if batch_sampler is None and yields_batches(loader.sampler):
+        batch_sampler = loader.sampler
+    size = getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else _drawn_size(batch_sampler)
 
 
 def _drawn_size(batch_sampler: Any) -> int | None:
@@ -188,7 +191,9 @@ def _drawn_size(batch_sampler: Any) -> int | None:
         return None  # one that yields without an end may be a generator, which would lose what is looked at
     try:
         with kept_random_numbers():
-            sizes = [len(batch) for batch in itertools.islice(iter(batch_sampler), SIZES_SEEN)]
+            # no further than it says: what it does at its end, as counting epochs, is the script's
+            seen = min(len(batch_sampler), SIZES_SEEN)
+            sizes = [len(batch) for batch in itertools.islice(iter(batch_sampler), seen)]
     except Exception:
         return None  # the script fails by it itself, or its batches are no lists of samples
     return round(sum(sizes) / len(sizes)) or None if sizes else None

@@ -106,10 +106,26 @@ BATCHES = """
 """
 
 
+LOSS = "(model(x) - y).square().mean()"
+
+
 def test_the_samples_of_a_batch_sampler_of_the_scripts_own_are_counted(real, write):
-    facts = real.probe(write(BATCHES.format(loss="(model(x) - y).square().mean()")), unmodified=True)
+    facts = real.probe(write(BATCHES.format(loss=LOSS)), unmodified=True)
     assert facts.baseline["batch_size"] == 6
     assert "batch_sampler" in facts.fixed_batch
+
+
+def test_the_order_of_a_batch_samplers_batches_does_not_decide_how_many_samples_they_have(real, write):
+    text = BATCHES.replace("return 8", "return 48").replace("range(0, 48, 6)", "[0] * 16 + [3] * 32")
+    script = write(text.format(loss=LOSS).replace("range(start, start + 6)", "range(start, 6)"))
+    assert real.probe(script, unmodified=True).baseline["batch_size"] == 4  # in the mean of 16 of 6 and 32 of 3
+
+
+def test_the_samples_of_a_sampler_that_yields_batches_are_counted(real, write):
+    given = "batch_size=None, sampler=torch.utils.data.BatchSampler(range(48), 6, False)"
+    facts = real.probe(write(BATCHES.replace("batch_sampler=Buckets()", given).format(loss=LOSS)), unmodified=True)
+    assert facts.baseline["batch_size"] == facts.probe_batch == 6
+    assert "the sampler of train.py" in facts.fixed_batch
 
 
 def test_what_needs_a_model_does_not_apply_where_none_is_called(real, write):
