@@ -91,6 +91,8 @@ class Facts:
     parameters: int = 0
     trainable_parameters: int = 0
     parameter_bytes: int = 0
+    trained_formats: tuple[str, ...] = ()
+    """floating-point formats of the trainable parameters, as "float32"; empty: not known"""
     convolution_ranks: tuple[int, ...] = ()
     """ranks of the convolution weights found: 3 (1-d), 4 (2-d), 5 (3-d)"""
     batchnorm: bool = False

@@ -24,6 +24,11 @@ class Precision(Option):
             return Inapplicable("the model or step already enters torch.autocast itself")
         if facts.own_step and not facts.uses_tuned_autocast:
             return Inapplicable("training_step never enters tuned.autocast()")
+        # autocast leaves float64 alone, and a model in bf16 gets float32 back from it, which its own layers refuse
+        if facts.trained_formats and "float32" not in facts.trained_formats:
+            return Inapplicable(
+                f"autocast is for float32; the trained parameters are {' and '.join(facts.trained_formats)}"
+            )
         formats: list[Value] = ["fp32"]
         if facts.native_bf16:
             formats.append("bf16")

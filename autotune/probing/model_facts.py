@@ -17,6 +17,15 @@ def model_facts(model: nn.Module) -> dict[str, Any]:
         "parameters": sum(item.numel() for item in parameters),
         "trainable_parameters": sum(item.numel() for item in parameters if item.requires_grad),
         "parameter_bytes": sum(item.numel() * item.element_size() for item in parameters),
+        "trained_formats": tuple(
+            sorted(
+                {
+                    str(item.dtype).removeprefix("torch.")
+                    for item in parameters
+                    if item.requires_grad and item.is_floating_point()
+                }
+            )
+        ),
         "convolution_ranks": tuple(
             sorted({module.weight.dim() for module in model.modules() if isinstance(module, _ConvNd)})
         ),

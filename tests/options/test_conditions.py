@@ -395,6 +395,7 @@ def test_c32_a_lazy_convolution_is_laid_out_once_its_weight_is_there(made):
         ({"native_bf16": False, "native_fp16": True}, ["fp32", "fp16"]),
         ({"native_bf16": True, "native_fp16": True, "own_step": True}, ["fp32", "bf16"]),
         ({"native_bf16": True, "native_fp16": True, "own_scaler": True}, ["fp32", "bf16"]),
+        ({"native_bf16": True, "trained_formats": ("bfloat16", "float32")}, ["fp32", "bf16"]),
     ],
 )
 def test_c34_formats_are_those_of_the_device(facts, formats):
@@ -407,6 +408,7 @@ def test_c34_formats_are_those_of_the_device(facts, formats):
         ({"native_bf16": False}, "a CPU has no native bf16, and fp16 on a CPU is many times slower"),
         ({"own_autocast": True}, "already enters torch.autocast"),
         ({"own_step": True, "uses_tuned_autocast": False}, "never enters tuned.autocast()"),
+        ({"trained_formats": ("bfloat16", "float64")}, "the trained parameters are bfloat16 and float64"),
         (
             {
                 "device": "cuda:0",
