@@ -26,7 +26,9 @@ class Deterministic(Option):
             return (True,)  # a wish to keep, and nothing to gain by
         if context.facts.deterministic:
             return Inapplicable("the script asks for deterministic algorithms itself")
-        return Inapplicable("asked for by --deterministic, which every run then keeps", unless_asked=True)
+        return Inapplicable(
+            "tried only where the baseline has it (search --deterministic), and then kept", unless_asked=True
+        )
 
     def prior(self, value: Value, context: Context) -> Effect:
         return Effect(compute=0.1, sd=0.2) if value else Effect(sd=0.0)
