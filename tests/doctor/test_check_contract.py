@@ -25,7 +25,7 @@ def test_a_check_says_what_it_looks_for_and_has_a_test(name):
     "workload",
     [
         work(Clean, optimizer=lambda params: torch.optim.AdamW(params, lr=1e-3), clip_norm=1.0),
-        work(CleanImages, images),
+        pytest.param(work(CleanImages, images), marks=pytest.mark.slow),
     ],
 )
 def test_clean_workloads_have_no_finding_and_are_left_as_they_were(workload):

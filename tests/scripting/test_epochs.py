@@ -39,8 +39,16 @@ SCHEDULED = {
 }
 
 
-@pytest.mark.parametrize("samples", [4, 24, 200])
-@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize(
+    ("samples", "scheduled"),
+    [
+        (4, False),
+        (24, False),
+        (200, False),
+        (24, True),
+        *(pytest.param(n, True, marks=pytest.mark.slow) for n in (4, 200)),
+    ],
+)
 def test_a_script_that_counts_on_its_loaders_length_gets_no_more_batches(real, write, samples, scheduled):
     parts = SCHEDULED if scheduled else {"before": "", "after": "pass", "epochs": 1000}
     _, record = probed_and_measured(real, write(COUNTS.format(samples=samples, **parts)))

@@ -57,7 +57,7 @@ EVALUATES = """with torch.no_grad():
                 model(x)"""
 
 
-@pytest.mark.parametrize("after", ["time.sleep(0.1)", EVALUATES])
+@pytest.mark.parametrize("after", [pytest.param("time.sleep(0.1)", marks=pytest.mark.slow), EVALUATES])
 @pytest.mark.parametrize(("how", "batches"), [("ahead", 1), ("ahead", 2), ("prefetched", 2), ("ahead", 40)])
 def test_each_step_of_an_epoch_is_timed_once_and_nothing_else(real, write, how, batches, after):
     script = write(AHEAD.format(how=how, batches=batches, after=after, step_s=STEP_S))

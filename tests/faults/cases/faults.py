@@ -249,7 +249,7 @@ FAULTS = {
         "search/test_search.py::test_a_trial_that_was_recorded_but_not_told_is_not_lost",
         "faults/test_kill.py::test_killed_in_the_middle_of_trials",
         "faults/test_kill.py::test_killed_at_fifty_random_moments",
-        "faults/test_kill.py::test_killed_at_fifty_moments_between_record_and_study",
+        "faults/test_kill.py::test_killed_at_many_moments_between_record_and_study",
     ),
     "G5": case(
         "every trial fails alike",
