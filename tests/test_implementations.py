@@ -120,9 +120,12 @@ def test_a7_skipped_updates_of_a_fused_optimizer_do_not_count_as_effective():
 )
 def test_c65_the_probe_tries_what_the_optimizer_takes(optimizer, expected):
     training = make_training(optimizer)
+    training.model.weight.grad = gradient = torch.ones(3, 4)
     before = copy.deepcopy(training.model.state_dict())
     assert probe_implementations(training) == (expected, None)
     assert all(torch.equal(before[name], item) for name, item in training.model.state_dict().items())
+    assert training.model.weight.grad is gradient
+    assert training.model.bias.grad is None
 
 
 def test_several_optimizers_are_asked_together():

@@ -11,7 +11,9 @@ WORKLOAD, SPACE, LIMITS, QUIET = "Workload", "Space", "Limits", "Other programs"
 
 Script = Annotated[Path, typer.Argument(help="The training script.", show_default=False)]
 Arguments = Annotated[
-    list[str] | None, typer.Argument(help="The script's own arguments, after --.", show_default=False)
+    list[str] | None,
+    # in the line above the message about an option that is none of ours, since it may be the script's
+    typer.Argument(help="The script's own arguments, after --.", metavar="-- arguments", show_default=False),
 ]
 RunArgument = Annotated[
     Path | None, typer.Argument(help="A run folder; without one, the newest under results/.", show_default=False)

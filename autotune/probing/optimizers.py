@@ -53,18 +53,21 @@ def _why_not(training: Training, name: str, names: str) -> str | None:
 
 
 def _updated(optimizers: Sequence[Optimizer]) -> list[tuple[Tensor, Tensor]]:
-    """Return each parameter before and after one step on made-up gradients; the parameters are left as they were."""
+    """Return each parameter before and after one step on made-up gradients; all are left as they were."""
     parameters = {id(item): item for one in optimizers for group in one.param_groups for item in group["params"]}
     before = [item.detach().clone() for item in parameters.values()]
+    gradients = [item.grad for item in parameters.values()]  # a loop that zeroes them by hand needs them
     numbers = torch.Generator().manual_seed(0)
-    for item in parameters.values():
-        item.grad = torch.randn(item.shape, generator=numbers).to(item)
-    for optimizer in optimizers:
-        optimizer.step()
-    after = [item.detach().clone() for item in parameters.values()]
-    for item, kept in zip(parameters.values(), before, strict=True):
-        item.grad = None
-        item.data.copy_(kept)
+    try:
+        for item in parameters.values():
+            item.grad = torch.randn(item.shape, generator=numbers).to(item)
+        for optimizer in optimizers:
+            optimizer.step()
+        after = [item.detach().clone() for item in parameters.values()]
+    finally:
+        for item, kept, gradient in zip(parameters.values(), before, gradients, strict=True):
+            item.grad = gradient
+            item.data.copy_(kept)
     return list(zip(before, after, strict=True))
 
 

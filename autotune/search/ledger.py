@@ -30,6 +30,15 @@ LOCKED_S = 60.0  # for which a locked SQLite file is waited for; the driver's ow
 
 logging.getLogger("optuna").setLevel(logging.WARNING)
 
+UNUSABLE = (
+    "Is the disk full, or may files not grow (ulimit -f)? If the file is damaged: --force starts anew, "
+    "--out OTHER_FOLDER beside it."
+)
+NOT_THERE = (
+    "--storage takes the URL of a database, as sqlite:///FILE in a folder that exists, or postgresql://USER@HOST/NAME "
+    "where the driver is installed."
+)
+
 
 class Ledger:
     """One study over a fixed space."""
@@ -146,7 +155,7 @@ def make_room(storage: str, name: str, *, force: bool) -> None:
     Raises:
         RunFolderError: there is one and it is not to be removed, or the storage cannot be used.
     """
-    with _opening(storage):
+    with _opening(storage, NOT_THERE):
         opened = _storage(storage)
         there = name in optuna.get_all_study_names(opened)
         if there and force:
@@ -159,7 +168,7 @@ def make_room(storage: str, name: str, *, force: bool) -> None:
 
 
 @contextmanager
-def _opening(storage: str | None) -> Iterator[None]:
+def _opening(storage: str | None, hint: str = UNUSABLE) -> Iterator[None]:
     """Turn whatever goes wrong with a storage into an error that says so."""
     try:
         with warnings.catch_warnings():
@@ -168,8 +177,7 @@ def _opening(storage: str | None) -> Iterator[None]:
     except Exception as error:  # SQLAlchemy, the database's driver and Optuna each have their own
         raise RunFolderError(
             f"cannot open the study at {storage}: {root_cause(error)}",
-            hint="Is the disk full, or may files not grow (ulimit -f)? If the file is damaged: --force starts "
-            "anew, --out OTHER_FOLDER beside it.",
+            hint=hint,
         ) from error
 
 

@@ -51,7 +51,7 @@ KILLED = (
 FAULTS = (
     Fault(
         "kill of the search",
-        "SIGKILL and SIGINT in the middle of trials; resumed each time",
+        "SIGKILL in the middle of a trial; resumed",
         KILLED,
         "test_kill.py",
         "middle_of_trials",
@@ -66,10 +66,18 @@ FAULTS = (
     ),
     Fault(
         "kill of the search",
+        "SIGKILL at 15 random moments of a simulated search, resumed each time",
+        KILLED,
+        "test_kill.py",
+        "between_record",
+    ),
+    Fault(
+        "kill of the search",
         "SIGKILL at 50 random moments of a simulated search, resumed each time",
         KILLED,
         "test_kill.py",
         "between_record",
+        long=True,
     ),
     Fault(
         "kill of the search",

@@ -260,3 +260,18 @@ def test_study_that_cannot_be_written_any_more(call, run, write, monkeypatch):
     ended = run("search", write(SOUND), "--trial-budget", "1", "--verify", "none", "--trials", "4")
     refused(ended, "cannot be written: database or disk is full", "--resume")
     assert "SQL" not in ended.message
+
+
+@pytest.mark.parametrize("command", ["search", "options", "inspect", "init", "doctor", "memory", "profile", "run"])
+def test_an_option_of_the_scripts_goes_after_the_dashes(command, run):
+    ended = run(command, "train.py", "--batch_size", "12")
+    assert ended.status == 2
+    assert "-- arguments" in ended.err
+    assert "No such option: --batch_size" in ended.err
+
+
+@pytest.mark.parametrize("storage", ["study.db", "foo://bar", "sqlite:///not/there/study.db"])
+def test_a_storage_that_is_not_there_is_told_as_that(storage, run, write):
+    ended = run("search", write(SOUND), "--trials", "2", "--storage", storage)
+    refused(ended, f"cannot open the study at {storage}", "--storage takes the URL")
+    assert "disk" not in ended.message
