@@ -105,6 +105,13 @@ def names(seen: list[Span], kind: str = "") -> set[str]:
     return {span.name for span in seen if not kind or span.kind == kind}
 
 
+def assert_updates_as_asked(seen: list[Span], implementation: str) -> None:
+    """The optimizer ran as fused or foreach; a fused one counts its steps by foreach, and updates nothing else so."""
+    operators = names(seen)
+    assert any("_fused_adamw" in name for name in operators) == (implementation == "fused")
+    assert any("_foreach_sqrt" in name for name in operators) == (implementation == "foreach")
+
+
 def host_batch(config: Config, device: str = "cuda:0") -> torch.Tensor:
     """Return the images of one batch as the loader yields them, before they go to the device."""
     data = TensorDataset(torch.randn(32, 3, 8, 8))

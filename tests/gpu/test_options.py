@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from autotune.compiling import why_no_compiler
 from autotune.config import Config
 from autotune.tuned import Tuned
-from tests.gpu.steps import Net, host_batch, names, traced
+from tests.gpu.steps import Net, assert_updates_as_asked, host_batch, names, traced
 
 pytestmark = pytest.mark.gpu
 
@@ -36,6 +37,7 @@ def test_tf32_rounds_matrix_products():
         return float(((a @ b).double() - a.double() @ b.double()).abs().max())
 
     draw = torch.Generator("cuda:0").manual_seed(0)
+    torch.set_float32_matmul_precision("highest")  # images of NVIDIA's switch TF32 on by an environment variable
     plain = error()
     with Tuned(config(matmul_precision="high"), device="cuda:0"):
         rounded = error()
@@ -57,12 +59,9 @@ def test_channels_last_reaches_the_activations():
         assert seen == [wanted]
 
 
-@pytest.mark.parametrize(("implementation", "operator"), [("fused", "_fused_adamw"), ("foreach", "_foreach_")])
-def test_the_optimizer_runs_as_asked(tmp_path: Path, implementation, operator):
-    seen = names(traced(tmp_path, config(optimizer_impl=implementation)))
-    assert any(operator in name for name in seen)
-    if implementation == "fused":
-        assert not any("_foreach_" in name for name in seen)
+@pytest.mark.parametrize("implementation", ["fused", "foreach"])
+def test_the_optimizer_runs_as_asked(tmp_path: Path, implementation):
+    assert_updates_as_asked(traced(tmp_path, config(optimizer_impl=implementation)), implementation)
 
 
 def test_pinned_memory_is_pinned():
@@ -86,6 +85,8 @@ def test_prefetched_batches_go_on_a_stream_of_their_own_while_the_step_computes(
 
 
 def test_reduce_overhead_launches_cuda_graphs(tmp_path: Path):
+    if lacking := why_no_compiler("cuda"):
+        pytest.skip(lacking)
     torch._dynamo.reset()
     seen = names(traced(tmp_path, config(compile_mode="reduce-overhead"), warm=8))
     assert any("GraphLaunch" in name for name in seen)
