@@ -31,21 +31,25 @@ class Caps:
     def __init__(self, part: Part, prepared: Prepared, runner: ForkServerRunner, folder: RunFolder) -> None:
         self.part, self.prepared, self.runner, self.folder = part, prepared, runner, folder
         self.rows: list[dict[str, Any]] = []
+        self.first = 8 if part.dry_run else FIRST_BATCH
+        """the batch size to begin with: what fits under one cap fits under the next"""
 
     def prove(self, share: float, cap: int) -> bool:
         """Double the batch size under a cap until it does not fit; return whether all was as it must be."""
         limit = {"device_bytes": cap} if self.prepared.accelerator else {"host_bytes": cap}
         limits = replace(self.prepared.limits, **limit, budget_s=2.0, budget_max_s=4.0, timeout_s=90.0)
         specs = Specs(replace(self.prepared, limits=limits), Wishes(target=0.2), self.folder)
-        sound, largest, size = True, 0, 8 if self.part.dry_run else FIRST_BATCH
+        sound, largest, size = True, 0, self.first
         while self.part.left_s() > 20 and size <= (self.prepared.facts.dataset_length or 0):
             record = self._trial(specs, share, cap, size)
             sound = sound and self._as_it_must_be(record, cap)
             if not record.outcome.measured or self.part.dry_run:
                 break
             largest, size = size, 2 * size
+            self.first = largest
         else:
-            self.part.say(f"memory: {share:.0%}, {cap / GIB:.1f} GiB: no batch up to {largest} was too large")
+            ended = "the data have no more" if self.part.left_s() > 20 else "the time was up"
+            self.part.say(f"memory: {share:.0%}, {cap / GIB:.1f} GiB: no batch up to {largest} was too large; {ended}")
             return sound
         # the trial after it has the memory again
         after = self._trial(specs, share, cap, 8 if self.part.dry_run else FIRST_BATCH)

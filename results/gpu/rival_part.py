@@ -158,16 +158,18 @@ class Bout:
             self.part.table(f"{self.name}-plain", rows)
             self.keep(plain=compared((item["round"], item["arm"], item["step_ms"]) for item in rows))
 
-    def tell(self, refused: str) -> None:
+    def tell_choices(self, refused: str) -> None:
         theirs = self.found.get("theirs")
         self.part.say(
             f"rival: {self.name}: {THEIRS} chose {theirs['label'] if theirs else f'nothing ({refused})'}; {OURS} chose "
             + ", ".join(f"{key}={value}" for key, value in self.found.get("ours", {}).items() if key != "batch_size")
         )
-        for how in ("protocol", "plain"):
-            if how in self.found:
-                ratios = "; ".join(f"{name} {text}" for name, text in self.found[how]["told"].items())
-                self.part.say(f"rival: {self.name}, {how}: {ratios}")
+
+    def tell(self, how: str) -> None:
+        """Say what was found by "protocol" or by "plain"; at once, for the time may end before the other."""
+        if how in self.found:
+            ratios = "; ".join(f"{name} {text}" for name, text in self.found[how]["told"].items())
+            self.part.say(f"rival: {self.name}, {how}: {ratios}")
 
 
 def compared(seen: Iterable[tuple[int, str, float]]) -> dict[str, Any]:
@@ -197,6 +199,7 @@ def main() -> int:
         print(refused, flush=True)
         failed = bout.we_tune(tune_s)
         whole = whole and not failed
+        bout.tell_choices(refused)
         with tempfile.TemporaryDirectory() as scratch:
             folder = RunFolder(Path(scratch))
             folder.create()
@@ -207,8 +210,9 @@ def main() -> int:
                 bout.by_protocol(prepared, arms, runner, folder)
             finally:
                 runner.close()
+        bout.tell("protocol")
         bout.by_plain_loop(arms)
-        bout.tell(refused)
+        bout.tell("plain")
     return 0 if whole else 1
 
 

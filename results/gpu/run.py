@@ -63,7 +63,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="default: results/gpu/CARD, results/gpu/dry-run")
     parser.add_argument("--dry-run", action="store_true", help="tiny, on the CPU")
     args = parser.parse_args()
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit around all of it is an interruption
+    needed = [*NEEDED, *(["pytest"] if "tests" in args.only else [])]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         print(f"missing here: {', '.join(missing)}. Put them into a folder on PYTHONPATH; README.md says how.")
         return 2
@@ -72,7 +74,11 @@ def main() -> int:
         return 2
     card = "dry-run" if args.dry_run else card_name()
     out = (args.out or FOLDER / re.sub(r"[^A-Za-z0-9]+", "-", card).strip("-").lower()).resolve()
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"cannot write to {out}: {error.strerror}. Name another folder with --out.")
+        return 2
     began = time.monotonic()
     ended: dict[str, str] = {}
     for part in PARTS:

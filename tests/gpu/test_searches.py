@@ -1,4 +1,4 @@
-"""Real searches on the card, as a user starts them: the examples, and an image model of a known library."""
+"""Real searches on the card, as a user starts them: an example, and an image model of a known library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from autotune.config import Config
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(150)]
 
 ROOT = Path(__file__).parents[2]
 IMAGES = """\
@@ -34,17 +34,14 @@ def search(script: Path, out: Path, *flags: str) -> Config:
     command = [sys.executable, "-m", "autotune", "search", str(script), "--out", str(out), "--trials", "3", "--quick"]
     command += ["--verify", "none", "--exclude", "compile_mode", "--trial-budget", "2", *flags]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=90)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=130)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert (out / "report.html").exists()
     return Config.load(out / "best.toml")
 
 
-@pytest.mark.parametrize("example", ["char_transformer", "digits_cnn"])
-def test_an_example(example, tmp_path):
-    if example == "digits_cnn":
-        pytest.importorskip("sklearn")
-    assert search(ROOT / "examples" / f"{example}.py", tmp_path / "run").value("batch_size") >= 8
+def test_an_example(tmp_path):
+    assert search(ROOT / "examples/char_transformer.py", tmp_path / "run").value("batch_size") >= 8
 
 
 def test_an_image_model_of_torchvision(tmp_path):

@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "results/gpu"
@@ -19,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / "results/gpu"
 @pytest.fixture
 def gpu_run(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
-    for name in ("run", "page", "parts"):
+    for name in ("run", "page", "parts", "tests_part"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module("run")
 
@@ -65,6 +67,49 @@ def test_a_machine_without_a_card_is_told_what_to_do(tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert "--dry-run" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_the_way_out(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        ["bash", str(FOLDER / "run.sh"), "--dry-run", "--out", str(tmp_path / "file/out")],
+        capture_output=True, text=True, env={**os.environ, "PYTHON": sys.executable},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Name another folder with --out" in done.stdout
+    assert not done.stderr
+
+
+def test_one_who_ends_it_from_outside_gets_the_summary_and_no_part_goes_on(tmp_path):
+    command = ["bash", str(FOLDER / "run.sh"), "--dry-run", "--only", "search", "memory", "--out", str(tmp_path)]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("search: ")
+    log = tmp_path / "search/log.txt"
+    while not log.exists() or not log.stat().st_size:  # the part runs
+        time.sleep(0.02)
+    parts = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    told, _ = process.communicate()
+    assert process.returncode == 1
+    assert "search interrupted" in told
+    assert told.splitlines()[-1] == f"report: {tmp_path / 'index.html'}"
+    assert parts
+    assert not [part for part in parts if part.is_running() and part.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_tests_whose_time_is_up_are_interrupted_and_told_as_that(gpu_run):
+    part = importlib.import_module("tests_part")
+    assert part.run(["-c", "raise SystemExit(3)"], 60) == (3, True)
+    assert part.run(["-c", "import time; time.sleep(60)"], 1)[1] is False
+
+
+def test_all_tests_that_need_a_card_are_run_on_it(gpu_run):
+    marked = {
+        path.stem for path in (FOLDER.parents[1] / "tests/gpu").glob("test_*.py") if "pytestmark" in path.read_text()
+    }
+    assert marked == {f"test_{name}" for name in importlib.import_module("tests_part").FILES}
 
 
 @pytest.mark.slow
