@@ -42,5 +42,6 @@ class ExpandableSegments(Option):
             return Snippet()
         return Snippet(
             imports=("import os",),
-            first='os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # read at the first use of a device',
+            # the older of its two names: under the newer one torch 2.9 takes no notice of this setting
+            first='os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # read at first use of a device',
         )

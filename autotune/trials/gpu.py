@@ -119,8 +119,10 @@ class GpuWatch:
     def _reasons(self, handle: Any) -> int:
         """Return why the clocks are lower than they could be; 0 where the driver does not tell."""
         for ask in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            with suppress(self._nvml.NVMLError):  # drivers before 535 know the second name alone
-                return int(getattr(self._nvml, ask)(handle))
+            function = getattr(self._nvml, ask, None)  # a binding may be older than the name
+            if function is not None:
+                with suppress(self._nvml.NVMLError):  # drivers before 535 know the second name alone
+                    return int(function(handle))
         return 0
 
     def seen(self) -> Mapping[str, Any]:

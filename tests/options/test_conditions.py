@@ -319,6 +319,7 @@ def test_expandable_segments_are_a_setting_of_cuda():
     assert "CUDA" in reason("expandable_segments", make_context())
     assert choices("expandable_segments", on_cuda()) == (False, True)
     assert reason("expandable_segments", on_cuda(allocator_refused="the environment sets it")).startswith("the env")
+    assert "PYTORCH_CUDA_ALLOC_CONF" in option.snippet(True).first  # which torch 2.9 heeds, too
     assert option.expert(on_cuda(variable_shapes=True)) is True
     assert option.expert(on_cuda()) is False
 

@@ -353,6 +353,13 @@ def test_an_older_driver_tells_clocks_and_throttling_by_an_older_name():
     assert card.seen() == {"process_bytes": 100, "flags": ("gpu_throttled",), "sm_clock_mhz": 1980}
 
 
+def test_a_binding_that_knows_no_name_of_the_clocks_reasons_ends_nothing(monkeypatch):
+    monkeypatch.delattr(Driver, "nvmlDeviceGetCurrentClocksEventReasons")
+    card = GpuWatch(1, nvml=Driver({1: 100}, 0x40))
+    card.look([], timed=True)
+    assert card.seen() == {"process_bytes": 100, "flags": (), "sm_clock_mhz": 1980}
+
+
 # ---- before a trial ----
 
 
