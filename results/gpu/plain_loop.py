@@ -10,11 +10,12 @@ import sys
 import time
 
 import torch
-from workloads import LEARNING_RATE, chosen, loss_function
+from workloads import LEARNING_RATE, chosen, loss_function, tiny
 
 import autotune
 
-WARM_STEPS, WARM_S, TIMED_S = 15, 2.0, 2.0
+WARM_STEPS = 15
+WARM_S = TIMED_S = 0.1 if tiny() else 2.0
 
 
 def main() -> None:

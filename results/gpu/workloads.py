@@ -122,8 +122,12 @@ TINY = {
 NAMES = tuple(CASES)
 
 
+def tiny() -> bool:
+    return os.environ.get("GPU_TINY") == "1"
+
+
 def chosen() -> Case:
-    return (TINY if os.environ.get("GPU_TINY") == "1" else CASES)[os.environ.get("GPU_WORKLOAD", NAMES[0])]
+    return (TINY if tiny() else CASES)[os.environ.get("GPU_WORKLOAD", NAMES[0])]
 
 
 def loss_function(output: Tensor, target: Tensor) -> Tensor:
