@@ -1,4 +1,4 @@
-"""Real searches on the card, as a user starts them: an example, and an image model of a known library."""
+"""Real searches on the card, as a user starts them: the examples, and an image model of a known library."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ def search(script: Path, out: Path, *flags: str) -> Config:
     return Config.load(out / "best.toml")
 
 
-def test_an_example(tmp_path):
-    assert search(ROOT / "examples/char_transformer.py", tmp_path / "run").value("batch_size") >= 8
+@pytest.mark.parametrize("example", ["char_transformer", "digits_cnn"])
+def test_an_example(example, tmp_path):
+    if example == "digits_cnn":
+        pytest.importorskip("sklearn")
+    assert search(ROOT / "examples" / f"{example}.py", tmp_path / "run").value("batch_size") >= 8
 
 
 def test_an_image_model_of_torchvision(tmp_path):
