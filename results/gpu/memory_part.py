@@ -22,7 +22,8 @@ from autotune.trials.runner import ForkServerRunner
 SHARES = (0.25, 0.5)
 FIRST_BATCH = 64
 GIB = 1 << 30
-DRY_LIMITS = (200 << 20, 2 << 30)  # bytes of host memory: the first too small for any trial
+DRY_FIRST_BATCH = 32
+DRY_ROOM = 40 << 20  # bytes of host memory beyond what the first batch size needs: twice the batch does not fit
 
 
 class Caps:
@@ -31,19 +32,26 @@ class Caps:
     def __init__(self, part: Part, prepared: Prepared, runner: ForkServerRunner, folder: RunFolder) -> None:
         self.part, self.prepared, self.runner, self.folder = part, prepared, runner, folder
         self.rows: list[dict[str, Any]] = []
-        self.first = 8 if part.dry_run else FIRST_BATCH
+        self.smallest = self.first = DRY_FIRST_BATCH if part.dry_run else FIRST_BATCH
         """the batch size to begin with: what fits under one cap fits under the next"""
+
+    def dry_cap(self) -> tuple[float, int]:
+        """Return the cap of a dry run, bytes of host memory, by what a trial under the usual one needs here."""
+        usual = self.prepared.limits.host_bytes
+        record = self._trial(self._specs(), 1.0, usual, self.smallest)
+        if record.measurement is None:
+            raise RuntimeError(f"a trial that has all the memory ended {record.outcome.value}")
+        cap = record.measurement.lifetime.needed(self.prepared.accelerator) + DRY_ROOM
+        return cap / usual, cap
 
     def prove(self, share: float, cap: int) -> bool:
         """Double the batch size under a cap until it does not fit; return whether all was as it must be."""
-        limit = {"device_bytes": cap} if self.prepared.accelerator else {"host_bytes": cap}
-        limits = replace(self.prepared.limits, **limit, budget_s=2.0, budget_max_s=4.0, timeout_s=90.0)
-        specs = Specs(replace(self.prepared, limits=limits), Wishes(target=0.2), self.folder)
+        specs = self._specs(**({"device_bytes": cap} if self.prepared.accelerator else {"host_bytes": cap}))
         sound, largest, size = True, 0, self.first
         while self.part.left_s() > 20 and size <= (self.prepared.facts.dataset_length or 0):
             record = self._trial(specs, share, cap, size)
             sound = sound and self._as_it_must_be(record, cap)
-            if not record.outcome.measured or self.part.dry_run:
+            if not record.outcome.measured:
                 break
             largest, size = size, 2 * size
             self.first = largest
@@ -52,14 +60,17 @@ class Caps:
             self.part.say(f"memory: {share:.0%}, {cap / GIB:.1f} GiB: no batch up to {largest} was too large; {ended}")
             return sound
         # the trial after it has the memory again
-        after = self._trial(specs, share, cap, 8 if self.part.dry_run else FIRST_BATCH)
-        recovered = after.outcome.measured or self.part.dry_run
+        after = self._trial(specs, share, cap, self.smallest)
         peak = max((row["needed_gib"] for row in self.rows if row["share"] == share and row["needed_gib"]), default=0)
         self.part.say(
             f"memory: {share:.0%}, {cap / GIB:.2f} GiB: batch {largest} ran with a peak of {peak:.2f} GiB, "
             f"{size} ended {record.outcome.value}, and the next trial {after.outcome.value}"
         )
-        return sound and recovered
+        return sound and after.outcome.measured
+
+    def _specs(self, **cap: int) -> Specs:
+        limits = replace(self.prepared.limits, **cap, budget_s=2.0, budget_max_s=4.0, timeout_s=90.0)
+        return Specs(replace(self.prepared, limits=limits), Wishes(target=0.2), self.folder)
 
     def _trial(self, specs: Specs, share: float, cap: int, size: int) -> TrialRecord:
         number = len(self.rows) + 1
@@ -105,10 +116,11 @@ def main() -> int:
         runner = ForkServerRunner(folder.server_log)
         try:
             prepared = prepare(source, Wishes(), runner, folder)
-            total = prepared.facts.device_memory_bytes
-            caps = DRY_LIMITS if part.dry_run or total is None else [int(share * total) for share in SHARES]
             bench = Caps(part, prepared, runner, folder)
-            sound = [bench.prove(share, cap) for share, cap in zip(SHARES, caps, strict=True)]
+            total = prepared.facts.device_memory_bytes
+            dry = part.dry_run or total is None
+            caps = [bench.dry_cap()] if dry else [(share, int(share * total)) for share in SHARES]
+            sound = [bench.prove(share, cap) for share, cap in caps]
         finally:
             runner.close()
     return 0 if all(sound) else 1
