@@ -27,15 +27,15 @@ from autotune.facts import ScriptFacts
 from autotune.plan import Plan
 from autotune.random_numbers import kept_random_numbers
 from autotune.scripting import endings
+from autotune.scripting.activity import Activity
 from autotune.scripting.changes import Changes
 from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
 from autotune.scripting.lost import ComesBack
-from autotune.scripting.models import ModelHooks, is_evaluating
+from autotune.scripting.models import ModelHooks
 from autotune.scripting.optimizers import OptimizerHooks
 from autotune.scripting.outside import Outside
-from autotune.scripting.passes import Passes, State
 
 MAX_RUNS_UNHELD = 3  # runs too short to be held in
 END = object()
@@ -86,17 +86,14 @@ class Driver:
         self._script: greenlet | None = None
         self._comes_back = ComesBack()
         self._changes = Changes()
-        self._ready = self._held = False
+        self._activity = Activity(self.clock, self.loaders, self.models, self.optimizers)
+        self._held = False
         self._updates_of_run = 0
         self._enough: Callable[[], bool] | None = None
         self._unseen = False
         """an epoch ends that is no part of what is timed"""
         self._overfed = False
         """this run was fed batches a second time, and nobody knows how many are in an epoch"""
-        self._fetched_from: set[SeenLoader] = set()
-        """loaders that gave a batch since the last update"""
-        self._asked_of: set[Passes] = set()
-        """of the loaders that were asked for one since"""
 
     # -- the protocol's side ----------------------------------------------------------------------------------------
 
@@ -133,7 +130,7 @@ class Driver:
         """Go on with a script that was watched: it is held as `found` says."""
         self.found = found
         self.loaders.training = found.loader
-        self._ready = True
+        self._activity.ready = True
         self._switch(None)
 
     def feed(self, batch: Any) -> None:
@@ -270,20 +267,17 @@ class Driver:
         if batches.turn.over:  # as of every iterator: those who read ahead may ask at the end again
             raise StopIteration
         now = time.perf_counter()
-        training = self._ready and self.loaders.is_training(batches.seen)
+        training = self._activity.ready and self.loaders.is_training(batches.seen)
         if training:
             self._comes_back.asked()
-        trains = self._trains(batches) and self._updates_of_run  # models and optimizers show in the first step
-        if not (training and trains):
+        per_update = 1 if self.found is None else self.found.batches_per_update
+        trains = self._activity.asked(batches, per_update)
+        if not (training and trains and self._updates_of_run):  # models and optimizers show in the first step
             if training:
                 self.clock.leave()
             batch = self._next(batches)
-            batches.seen.fetched += 1
-            batches.turn.given += 1
-            batches.turn.waiting += 1
-            batches.given += 1
+            self._activity.got(batches)
             self.first_batch_s = self.first_batch_s or time.perf_counter() - now
-            self._fetched_from.add(batches.seen)
             return batch
         self.clock.train()
         self.request = batches
@@ -303,29 +297,12 @@ class Driver:
             raise StopIteration
         return batch
 
-    def _trains(self, batches: Batches) -> bool:
-        """Note a request; return whether it belongs to a pass over its loader that trains."""
-        passes = batches.seen.root.passes
-        per_update = 1 if self.found is None else self.found.batches_per_update
-        batches.seen.fetched -= passes.asked(batches.turn, self._state(), per_update)
-        self._asked_of.add(passes)
-        return passes.trains(batches.turn)
-
-    def _state(self) -> State:
-        models = self.models.models
-        return torch.is_grad_enabled(), not models or any(model.training for model in models)
-
     def _updated(self, number: int) -> None:
         self.outside.look()
         self.clock.updated()
         self.updates[number] += 1
         self._updates_of_run += 1
-        for seen in self._fetched_from:
-            seen.updates += 1
-        self._fetched_from.clear()
-        for passes in self._asked_of:
-            passes.updated()
-        self._asked_of.clear()
+        self._activity.updated()
         if self.models.updated(self._changes):
             for error in self.models.misfits().values():
                 raise error
@@ -333,7 +310,7 @@ class Driver:
             if self._enough():
                 self._protocol.switch()
         elif self.found is not None:
-            self._ready = True
+            self._activity.ready = True
             self._look_for_loader(self.found)
             if self.found.loader is None and number == self.found.optimizer:
                 self.clock.train()
@@ -361,15 +338,12 @@ class Driver:
             self._protocol.throw(lost)
 
     def _iteration_begins(self, seen: SeenLoader) -> None:
-        if not self._ready:
+        if not self._activity.ready:
             return
         if self.loaders.is_training(seen):
             # the first pass of another run starts workers that a longer run would keep
             if self._updates_of_run and not self._unseen:
-                if seen.root.passes.may_train(self._state()):
-                    self.clock.train()
-                else:
-                    self.clock.leave()
+                self._activity.epoch_begins(seen)
             return
         self._comes_back.iterated(seen)
         self.clock.read_other()
@@ -378,22 +352,4 @@ class Driver:
         if self._enough is not None and torch.is_grad_enabled():
             self.forwards += 1
             self.input_sizes.update(item.size(0) for item in tensors((args, kwargs)) if item.dim())
-        evaluating = is_evaluating(model)
-        if evaluating and self._is_of_step(model):
-            return
-        if evaluating:
-            self.clock.end_tail()
-        if not self._ready or (self.clock.between_epochs and self.found and self.found.loader is not None):
-            return
-        if evaluating:
-            self.clock.evaluate()
-        else:
-            self.clock.train()
-
-    def _is_of_step(self, model: nn.Module) -> bool:
-        """Whether a forward without gradients is a part of the step: of a teacher, a target or frozen layers.
-
-        No optimizer trains these, and they are called on a batch that an update is still to follow.
-        """
-        on_batch = bool(self._asked_of) or (self.found is not None and self.found.loader is None)
-        return on_batch and not self.clock.reads_other and not self.optimizers.train(model)
+        self._activity.forward_begins(model)
