@@ -102,6 +102,11 @@ def required_arguments(function: Callable[..., Any]) -> list[str]:
     return [item.name for item in parameters if item.kind in kinds and item.default is inspect.Parameter.empty]
 
 
+def is_batch_size(argument: str) -> bool:
+    """Whether an argument is a batch size, by its name."""
+    return "batch" in argument or argument == "bs"
+
+
 def first_argument(function: Callable[..., Any]) -> str:
     """Return the name of the first argument of `function`; empty where nobody can tell."""
     try:
@@ -143,7 +148,7 @@ def _check_function(role: str, value: Any) -> None:
             f"{role} is called as {role}({arguments}), and {name}({', '.join(needed)}) needs more",
             hint=f"Fill in the rest: {role}=lambda{' ' + arguments if arguments else ''}: {name}(...)",
         )
-    if role == "dataset" and needed and "batch" not in needed[0] and needed[0] != "bs":
+    if role == "dataset" and needed and not is_batch_size(needed[0]):
         raise WorkloadError(
             f"dataset is called as dataset(), and {name}({needed[0]}) needs more",
             hint=f"Fill it in: dataset=lambda: {name}(...). Data that come in whole batches take batch_size.",

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.errors import ScriptError, UsageError
+from autotune.workload import is_batch_size
 
 TRAINING_CALLS = frozenset({"backward", "manual_backward"})
 TRAINERS = ("trainer", "model", "learner", "net", "module")
 """parts of names whose `.fit()` trains a network; a scaler's or an encoder's does not"""
-DATA_FACTORIES = frozenset({"build_dataset", "build_loader"})
+DATA_FACTORIES = ("build_dataset", "build_loader")
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -33,15 +34,8 @@ class StaticLook:
     parses_arguments: Finding | None
     """argparse at the top level"""
     has_guard: bool
-    names: frozenset[str]
-    """bound at the top level: functions, classes, imports, variables"""
-    uses_autotune: bool
-    """whether it imports autotune anywhere"""
-
-    @property
-    def has_workload(self) -> bool:
-        """Whether it offers a workload, as far as shows: else it can only be run as it is."""
-        return self.uses_autotune or ("build_model" in self.names and bool(DATA_FACTORIES & self.names))
+    has_workload: bool
+    """whether it offers a workload, as far as shows: else it can only be run as it is"""
 
 
 def look(script: Path) -> StaticLook:
@@ -74,8 +68,7 @@ def look(script: Path) -> StaticLook:
         trains=first(lambda call: _trains(call, functions, set())),
         parses_arguments=first(lambda call: _called(call) in ("parse_args", "parse_known_args")),
         has_guard=any(_guard(node) for node in tree.body),
-        names=frozenset(name for node in tree.body for name in _bound(node)),
-        uses_autotune=any(_imports_autotune(node) for node in ast.walk(tree)),
+        has_workload=any(_imports_autotune(node) for node in ast.walk(tree)) or _has_factories(tree, functions),
     )
 
 
@@ -118,6 +111,32 @@ def _imports_autotune(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom) and node.level == 0:
         names = [node.module or ""]
     return any(name.partition(".")[0] == "autotune" for name in names)
+
+
+def _has_factories(tree: ast.Module, functions: dict[str, FUNCTION]) -> bool:
+    """Whether the script has functions of conventional names that can be called as a workload's are.
+
+    Many scripts have a `build_model(args)` of their own. An imported one tells by the script's own calls of it.
+    """
+    names = {name for node in tree.body for name in _bound(node)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    given = {_called(call) for call in calls if call.args or call.keywords}
+
+    def is_factory(name: str, *, of_data: bool) -> bool:
+        if name not in functions:
+            return name in names - given
+        needed = _needed(functions[name])
+        return not needed or (of_data and len(needed) == 1 and is_batch_size(needed[0]))
+
+    return is_factory("build_model", of_data=False) and any(is_factory(name, of_data=True) for name in DATA_FACTORIES)
+
+
+def _needed(function: FUNCTION) -> list[str]:
+    """Return the arguments without a default that a function takes."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    by_name = [item for item, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    return [item.arg for item in [*positional[: len(positional) - len(given.defaults)], *by_name]]
 
 
 def _functions(tree: ast.Module) -> dict[str, FUNCTION]:
