@@ -25,6 +25,7 @@ class Activity:
         self.ready = False
         """whether anything is timed: how the script trains is known, and it has made an update since"""
         self._clock, self._loaders, self._models, self._optimizers = clock, loaders, models, optimizers
+        self._updates = 0
         self._fetched_from: set[SeenLoader] = set()
         """loaders that gave a batch since the last update"""
         self._asked_of: set[Passes] = set()
@@ -33,7 +34,7 @@ class Activity:
     def asked(self, batches: Batches, batches_per_update: int) -> bool:
         """Note a request; return whether it belongs to a pass over its loader that trains."""
         passes = batches.seen.root.passes
-        batches.seen.fetched -= passes.asked(batches.turn, self._state(), batches_per_update)
+        batches.seen.fetched -= passes.asked(batches.turn, self._state(), batches_per_update, self._updates)
         self._asked_of.add(passes)
         return passes.trains(batches.turn)
 
@@ -47,11 +48,11 @@ class Activity:
 
     def updated(self) -> None:
         """Note an update: of what it follows on."""
+        self._updates += 1
+        trained = {passes for passes in self._asked_of if passes.updated()}
         for seen in self._fetched_from:
-            seen.updates += 1
+            seen.updates += seen.root.passes in trained
         self._fetched_from.clear()
-        for passes in self._asked_of:
-            passes.updated()
         self._asked_of.clear()
 
     def epoch_begins(self, seen: SeenLoader) -> None:

@@ -68,6 +68,14 @@ class SeenLoader:
         """The first of those that this one is another of; its arguments are the script's own."""
         return self.first or self
 
+    @property
+    def half_read(self) -> bool:
+        """Whether the script has not taken all batches of the last pass over it, or may still ask for more."""
+        latest = self.root.passes.latest
+        if latest is None or latest.over:
+            return False
+        return bool(latest.iterators) or self.length is None or latest.given < self.length
+
     def again(self, known: SeenLoader) -> bool:
         """Whether this is the known one, or that one made anew."""
         return self.root is known.root
@@ -115,6 +123,7 @@ class Batches:
     ) -> None:
         self.loader, self.seen, self.inner, self._ask = loader, seen, inner, ask
         self.turn: Pass = seen.root.passes.begin()
+        self.turn.iterators.add(self)
         self._first: bool | None = None
         self.given = 0
         """batches that the script got before it was held"""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 State = tuple[bool, bool]
 """whether gradients are on, and whether a model is in training mode, where a pass begins"""
@@ -25,6 +27,16 @@ class Pass:
     doubted: bool = False
     """it began as those that train, and no update came"""
     over: bool = False
+    iterators: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    """those of its iterators that the script still has"""
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it evaluates, where an update comes now: it began without gradients or in evaluation mode, and the
+        script has no use for its batches any more.
+        """
+        given_up = self.over or not self.iterators
+        return self.state is not None and not all(self.state) and not self.updates and given_up
 
 
 @dataclass(eq=False)
@@ -39,6 +51,12 @@ class Passes:
     """the last that was asked and is none at the side"""
     comes_back: bool = False
     """a batch was asked for after one that an update followed: the script does more than read its data in"""
+    turns: int = 0
+    """requests that came after an update, since the first one"""
+    updates_of_turns: int = 0
+    """of all optimizers together, until the last of these"""
+    _asked_at: int | None = None
+    """how many updates there were at the last request"""
     _begun: Pass | None = None
     _trained: set[State] = field(default_factory=set)
     """states in which passes began that trained"""
@@ -66,8 +84,16 @@ class Passes:
         """Whether passes over both loaders began in one state and trained: those of an evaluation begin in another."""
         return bool(self._trained & others._trained)
 
-    def asked(self, one: Pass, state: State, batches_per_update: int) -> int:
-        """Note a request for a batch; return how many the script got unheld of a pass that was over without update."""
+    def asked(self, one: Pass, state: State, batches_per_update: int, updates: int) -> int:
+        """Note a request for a batch, after so many updates of the script.
+
+        Returns:
+            How many batches the script got unheld of a pass that was over without update.
+        """
+        if self._asked_at is not None and updates > self._asked_at:
+            self.turns += 1
+            self.updates_of_turns += updates - self._asked_at
+        self._asked_at = updates
         self.comes_back = self.comes_back or bool(self._trained)
         first = one.state is None
         one.state = one.state or state
@@ -85,17 +111,18 @@ class Passes:
             self._idled.add(one.state)
         return unused
 
-    def updated(self) -> None:
-        """Note an update of an optimizer."""
+    def updated(self) -> bool:
+        """Note an update of an optimizer; return whether it followed on what a pass gave that trains."""
         one = self.latest
-        if one is None or one.state is None or not one.waiting:
-            return
+        if one is None or one.state is None or not one.waiting or one.evaluates:
+            return False
         one.updates += 1
         one.waiting = 0
         self._trained.add(one.state)
         if one.doubted:
             one.doubted = False
             self._idled.discard(one.state)
+        return True
 
     def ended(self, one: Pass, *, aside: bool) -> None:
         """Note that an iterator has no more batches."""

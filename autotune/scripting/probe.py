@@ -271,6 +271,11 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
 def _in_words(found: ScriptFacts) -> str:
     if found.loader is None:
         words = "the script's own loop; a step ends with an optimizer's update"
+        if found.half_read:
+            words += (
+                f". It has a batch of {found.half_read}, and made all updates that were seen on that one: where a step "
+                "is one on each of that loader's batches, it needs a Workload, of which `autotune init` writes most"
+            )
     else:
         words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
     if found.beside:

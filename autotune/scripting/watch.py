@@ -19,7 +19,7 @@ MIN_UPDATES = 4
 MAX_UPDATES = 24  # a GAN's generator may be updated far less often than its discriminator
 MAX_WATCH_S = 3.0  # for more than the least updates
 MAX_WITHOUT_UPDATE = 24  # backward passes, where parameters change nevertheless
-MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch
+MAX_DOUBT_S = 30.0  # for seeing whether a loader is asked again that gave a batch, however many updates that brings
 BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "micro_batch_size")
 
 
@@ -41,7 +41,8 @@ def watch(driver: Driver, script: Path) -> None:
         began = began or time.perf_counter()
         in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
         limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
-        return count >= MIN_UPDATES and (count >= MAX_UPDATES or time.perf_counter() - began > limit_s)
+        seen_enough = count >= MAX_UPDATES and not (in_doubt and _half_read(driver))
+        return count >= MIN_UPDATES and (seen_enough or time.perf_counter() - began > limit_s)
 
     driver.watch(enough)
     if not driver.updates and driver.losses.last is not None:
@@ -67,26 +68,41 @@ def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
     rarest = min(counts, key=lambda number: (counts[number], -number))
     per_step = max(1, round(counts.total() / counts[rarest]))
     if training is not None:
+        passes = training.root.passes
         fetched = sum(seen.fetched for seen in driver.loaders.seen if seen.again(training))
         return ScriptFacts(
             loader=training.root.number,
             made_at=training.root.made_at,
             beside=_read_beside(training, driver.loaders.seen),
             optimizer=rarest,
-            updates_per_step=max(1, round(counts.total() / fetched)),
+            updates_per_step=max(1, round(passes.updates_of_turns / max(1, passes.turns))),
             batches_per_update=max(1, round(fetched / max(counts.values()))),
         )
     models = max(1, len(driver.models.models))
     forwards = max(1, round(driver.forwards / models / max(counts.values())))
     batch = _own_batch(main, driver)
     samples = 1 if batch is None else batch * forwards
-    return ScriptFacts(optimizer=rarest, updates_per_step=per_step, samples_per_step=samples)
+    half_read = next((seen.made_at or "a library" for seen in _half_read(driver)), "")
+    return ScriptFacts(
+        optimizer=rarest,
+        updates_per_step=per_step,
+        samples_per_step=samples,
+        half_read=half_read and f"the loader of {half_read}",
+    )
 
 
 def _training_loaders(driver: Driver) -> list[SeenLoader]:
     """Return the loaders that the script trains on: from others it has read its data in, before it began to train."""
     too_few_to_tell = driver.updates.total() < MIN_UPDATES
     return [seen for seen in driver.loaders.seen if seen.updates and (seen.root.passes.comes_back or too_few_to_tell)]
+
+
+def _half_read(driver: Driver) -> list[SeenLoader]:
+    """Return the loaders that were read before an update, and not to their end: the script may train long on a batch.
+
+    One that gave all that it has in one batch, and whose iterator is gone, was read in.
+    """
+    return [seen for seen in driver.loaders.seen if seen.updates and seen.half_read]
 
 
 def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from autotune.records import Outcome
@@ -82,16 +84,89 @@ class ManyUpdatesOfEachBatch(Script):
         self.make()
         while True:
             for x, y in self.loader:
-                for _ in range(6):
+                for _ in range(40):
                     self.step(x, y)
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"), [(WholeDataInEachStep, 1), (ReadsItAheadForStatistics, 0), (ManyUpdatesOfEachBatch, 0)]
-)
-def test_a_loader_that_is_asked_again_after_an_update_trains(drive, monkeypatch, kind, number):  # noqa: F811
-    monkeypatch.setattr(watch, "MAX_WATCH_S", 0.0)  # as if each update took long
-    driver = drive(kind())
+class ManyUpdatesOfTheFirstOfEachEpoch(Script):
+    def __call__(self):
+        self.make()
+        while True:
+            x, y = next(iter(self.loader))
+            for _ in range(40):
+                self.step(x, y)
+
+
+def found_by_watching(driver):
     watch.watch(driver, Path("train.py"))
-    found = watch.how_it_trains(driver, sys.modules[__name__])
-    assert (found.loader, found.batches_per_update) == (number, 1)
+    return watch.how_it_trains(driver, sys.modules[__name__])
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "updates"),
+    [
+        (WholeDataInEachStep, 1, 1),
+        (ReadsItAheadForStatistics, 0, 1),
+        (ManyUpdatesOfEachBatch, 0, 40),
+        (ManyUpdatesOfTheFirstOfEachEpoch, 0, 40),
+    ],
+)
+def test_a_loader_that_is_asked_again_after_an_update_trains(drive, monkeypatch, kind, number, updates):  # noqa: F811
+    monkeypatch.setattr(watch, "MAX_WATCH_S", 0.0)  # as if each update took long
+    found = found_by_watching(drive(kind()))
+    assert (found.loader, found.batches_per_update, found.updates_per_step) == (number, 1, updates)
+
+
+class GoesOnWithOneBatch(Script):
+    def __call__(self):
+        self.make()
+        for x, y in self.loader:
+            while True:
+                self.step(x, y)
+
+
+def test_a_loader_that_is_not_asked_again_in_time_is_named(drive, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(watch, "MAX_DOUBT_S", 0.1)
+    script = GoesOnWithOneBatch()
+    found = found_by_watching(drive(script))
+    assert found.loader is None
+    assert found.half_read.startswith("the loader of test_passes.py:")
+
+
+class InMemory(Script):
+    """Evaluates after every few updates, with the gradients as `gradients` says, on `batches` of as many."""
+
+    gradients, batches, of = False, 2, 2
+
+    def __call__(self):
+        self.make()
+        data = self.loader.dataset
+        x, y = next(iter(DataLoader(data, batch_size=len(data))))
+        test_loader = DataLoader(data, batch_size=len(data) // self.of)
+        while True:
+            self.model.train()
+            for _ in range(3):
+                self.step(x, y)
+            self.model.eval()
+            with torch.set_grad_enabled(self.gradients):
+                for u, _ in itertools.islice(test_loader, self.batches):
+                    with torch.no_grad():
+                        self.model(u)
+
+
+class WithGradientsOn(InMemory):
+    gradients = True
+
+
+class OnPartOfIt(WithGradientsOn):
+    batches = 1
+
+
+class OnOneBatch(InMemory):
+    batches = of = 1
+
+
+@pytest.mark.parametrize("kind", [InMemory, WithGradientsOn, OnPartOfIt, OnOneBatch])
+def test_a_loader_that_is_read_to_evaluate_alone_is_no_training_loader(drive, kind):  # noqa: F811
+    found = found_by_watching(drive(kind()))
+    assert (found.loader, found.half_read) == (None, "")
