@@ -1,12 +1,12 @@
-"""The script's losses: what its backward passes start from. No hook exists for that, so both ways in are patched."""
+"""The script's losses: what its backward passes start from. No hook exists for that, so the ways in are patched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from autotune.scripting.changes import Changes
 
@@ -31,15 +31,25 @@ class Losses:
         self.last = None
 
     def install(self, changes: Changes) -> None:
-        backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
+        backward, grad, scale = torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale
         unscaled: list[Tensor] = []
 
-        def note_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        def begins(tensors: Any) -> None:
             if not in_backward_pass():
                 self.last = unscaled.pop() if unscaled else _first(tensors)
                 self.count += 1
                 self._on_backward()
+
+        def note_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            begins(tensors)
             return backward(tensors, *args, **kwargs)
+
+        def note_grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(inputs, Iterator):  # as of model.parameters()
+                inputs = tuple(inputs)
+            if any(isinstance(item, nn.Parameter) for item in _listed(inputs)):  # else it is a part of a loss
+                begins(outputs)
+            return grad(outputs, inputs, *args, **kwargs)
 
         def note_scale(scaler: Any, outputs: Any) -> Any:
             if isinstance(outputs, Tensor):
@@ -47,10 +57,16 @@ class Losses:
             return scale(scaler, outputs)
 
         changes.patch(torch.autograd, "backward", note_backward)  # that of tensors calls it
+        changes.patch(torch.autograd, "grad", note_grad)
         changes.patch(torch.amp.GradScaler, "scale", note_scale)
 
 
 def _first(tensors: Any) -> Tensor | None:
     """Return the first of the tensors that a backward pass starts from, detached; None where it is an edge."""
-    given = tensors if isinstance(tensors, list | tuple) else [tensors]
-    return next((item.detach() for item in given if isinstance(item, Tensor)), None)
+    return next((item.detach() for item in _listed(tensors) if isinstance(item, Tensor)), None)
+
+
+def _listed(tensors: Any) -> Iterable[Any]:
+    if isinstance(tensors, dict):
+        return tensors.values()
+    return tensors if isinstance(tensors, list | tuple) else [tensors]

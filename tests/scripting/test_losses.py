@@ -22,7 +22,7 @@ TRAINS = """
         for x, y in data:
             optimizer.zero_grad()
             loss = (model(x) - y).square().mean() * float("nan")
-            torch.autograd.backward({given})
+            {begins}
             optimizer.step()
 """
 
@@ -36,9 +36,17 @@ def losses():
     changes.undo()
 
 
-@pytest.mark.parametrize("given", ["loss", "[loss]", "(loss, loss * 2)"])
-def test_a_loss_that_is_not_finite_is_seen(real, write, given):
-    failure = real.refusal(write(TRAINS.replace("{given}", given)), unmodified=True)
+@pytest.mark.parametrize(
+    "begins",
+    [
+        "torch.autograd.backward(loss)",
+        "torch.autograd.backward([loss])",
+        "torch.autograd.backward((loss, loss * 2))",
+        "model.weight.grad, model.bias.grad = torch.autograd.grad(loss, [model.weight, model.bias])",
+    ],
+)
+def test_a_loss_that_is_not_finite_is_seen(real, write, begins):
+    failure = real.refusal(write(TRAINS.replace("{begins}", begins)), unmodified=True)
     assert "the loss is nan" in failure.message
 
 
@@ -51,6 +59,18 @@ def test_each_way_to_begin_a_backward_pass_counts_once(losses):
     torch.autograd.backward(torch.autograd.graph.get_gradient_edge(weight.sum()), torch.tensor(1.0))
     assert losses.last is None
     assert losses.count == 3
+
+
+@pytest.mark.parametrize("given", [tuple, list, iter, lambda items: dict(enumerate(items))])
+def test_gradients_of_parameters_that_are_asked_for_are_a_backward_pass(losses, given):
+    model, point = nn.Linear(2, 1), torch.ones(4, 2, requires_grad=True)
+    (slope,) = torch.autograd.grad(model(point).sum(), point, create_graph=True)
+    assert losses.count == 0
+    loss = slope.square().sum()
+    found = torch.autograd.grad(loss, given([model.weight]))
+    assert next(iter(found.values() if isinstance(found, dict) else found)).shape == model.weight.shape
+    assert losses.count == 1
+    assert losses.last.item() == loss.item()
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
