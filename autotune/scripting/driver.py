@@ -29,6 +29,7 @@ from autotune.random_numbers import kept_random_numbers
 from autotune.scripting import endings
 from autotune.scripting.activity import Activity
 from autotune.scripting.changes import Changes
+from autotune.scripting.checkpoints import Checkpoints
 from autotune.scripting.clock import TrainingClock
 from autotune.scripting.loaders import Batches, LoaderHooks, SeenLoader
 from autotune.scripting.losses import Losses
@@ -58,6 +59,7 @@ class Driver:
         self.runs = 0
         """how often the script was begun"""
         self.losses = Losses(self._backward_begins)
+        self.checkpoints = Checkpoints()
         self.request: Batches | None = None
         """of the script, which is held there"""
         self.first_batch_s = 0.0
@@ -108,6 +110,7 @@ class Driver:
         self.loaders.install(self._changes)
         self.optimizers.install(self._changes)
         self.losses.install(self._changes)
+        self.checkpoints.install(self._changes)
 
     def start(self) -> None:
         """Run the script until it is held for the first time: at the first request after an update."""
@@ -234,7 +237,7 @@ class Driver:
         self._raise_refusal()
         updates = self.updates.total()
         if not self._updates_of_run:
-            raise endings.trains_once(updates) if self.runs > 1 else endings.never_asked()
+            raise endings.trains_once(updates, self.checkpoints) if self.runs > 1 else endings.never_asked()
         if so_far().graphs > self.compiled_before.graphs:
             raise endings.compiles_anew(updates)
         if not self._held and self.runs >= MAX_RUNS_UNHELD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import ScriptError, Unsupported
+from autotune.scripting.checkpoints import Checkpoints
 from autotune.workload.find import EXAMPLE
 from autotune.workload.script import brief, user_traceback
 
@@ -24,13 +25,33 @@ def never_asked() -> ScriptError:
     )
 
 
-def trains_once(updates: int) -> ScriptError:
+def never_trains(script: str, processes: int, checkpoints: Checkpoints) -> ScriptError:
+    """Of one that came to its end without an update, having started so many processes."""
+    hint = "Does it need arguments to train? They go after --."
+    if processes:
+        hint = f"What it trains in processes that it starts ({processes}) is not seen. {hint}"
+    return ScriptError(
+        f"{script} has no workload, so it was run as it is, and it ended without an update of any optimizer",
+        hint=f"{hint}\n{_found_done(checkpoints)}\n{EXAMPLE}",
+    )
+
+
+def trains_once(updates: int, checkpoints: Checkpoints) -> ScriptError:
     """Of one that made no update when it was run again."""
     return ScriptError(
         f"the script ended after {updates} updates, too few to measure, and made none when it was run again: perhaps "
         "it takes up its own checkpoint, and finds that its training is over",
-        hint=f"{LONGER} Or give it what keeps it from resuming.",
+        hint=f"{LONGER}\n{_found_done(checkpoints)}",
     )
+
+
+def _found_done(checkpoints: Checkpoints) -> str:
+    """Return what lets a script train that finds its training done."""
+    loaded = str(checkpoints)
+    found = (
+        f"its training done (it loaded {loaded})" if loaded else "its training done, by a checkpoint of its own, say"
+    )
+    return f"Did it find {found}? Then give it what lets it begin anew, as another folder for its output."
 
 
 def trained_too_far(error: Exception) -> ScriptError:

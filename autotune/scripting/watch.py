@@ -10,6 +10,7 @@ from typing import Any
 from autotune.errors import ScriptError
 from autotune.facts import ScriptFacts
 from autotune.measure.validity import ChangeWatch
+from autotune.scripting import endings
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SeenLoader
 from autotune.scripting.models import parameters_of
@@ -52,13 +53,7 @@ def watch(driver: Driver, script: Path) -> None:
             hint=f"It may change its parameters itself; torch.optim.SGD does the same. Or:\n{EXAMPLE}",
         )
     if not driver.updates:
-        hint = "Does it need arguments to train? They go after --."
-        if driver.outside.processes:
-            hint = f"What it trains in processes that it starts ({driver.outside.processes}) is not seen. {hint}"
-        raise ScriptError(
-            f"{script.name} has no workload, so it was run as it is, and it ended without an update of any optimizer",
-            hint=f"{hint}\n{EXAMPLE}",
-        )
+        raise endings.never_trains(script.name, driver.outside.processes, driver.checkpoints)
 
 
 def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from autotune.facts import ScriptFacts
 from autotune.records import Outcome
@@ -171,9 +172,25 @@ if last.exists():
 work(2)
 torch.save(model.state_dict(), last)
 """
+DONE = """
+state = torch.load(__file__.replace("train.py", "last.pt"))
+work(state["epochs"] - 2)
+"""
 
 
 def test_a_script_that_goes_on_from_its_own_checkpoint_is_told_as_that(real, train):
     failure = real.refusal(train(RESUMES), unmodified=True)
     assert "made none when it was run again" in failure.message
     assert "its own checkpoint" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [(DONE, "done (it loaded last.pt)?"), ("raise SystemExit", "done, by a checkpoint of its own, say?")],
+)
+def test_a_script_that_finds_its_training_done_is_told_how_to_let_it_begin_anew(real, train, tmp_path, end, found):
+    torch.save({"epochs": 2}, tmp_path / "last.pt")
+    failure = real.refusal(train(end), unmodified=True)
+    assert "ended without an update" in failure.message
+    assert found in failure.message
+    assert "begin anew" in failure.message
