@@ -51,6 +51,13 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
     here, gradients = os.getcwd(), torch.is_grad_enabled()
     start_method = multiprocessing.get_start_method(allow_none=True)
     handlers = _signal_handlers()
+    set_interop_threads = torch.set_num_interop_threads
+
+    def set_once(nthreads: int) -> None:
+        if nthreads != torch.get_num_interop_threads():  # torch lets nobody set it twice, not even to the same
+            set_interop_threads(nthreads)
+
+    torch.set_num_interop_threads = set_once
     sys.modules["__main__"], sys.argv = module, argv
     sys.path.insert(0, folder)
 
@@ -59,6 +66,7 @@ def _enter(module: ModuleType, argv: list[str], folder: str) -> Callable[[], Non
         with suppress(OSError):  # the folder may be gone
             os.chdir(here)
         torch.set_grad_enabled(gradients)
+        torch.set_num_interop_threads = set_interop_threads
         multiprocessing.set_start_method(start_method, force=True)  # a script may set it once only
         for number, handler in handlers.items():  # processes begin with them: a Pool's would not end by SIGTERM
             if signal.getsignal(number) is not handler:

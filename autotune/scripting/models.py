@@ -7,7 +7,7 @@ call; so `nn.Module.__call__` is patched until the models are known, and then th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -217,11 +217,23 @@ def is_evaluating(model: nn.Module) -> bool:
     return not model.training and not torch.is_grad_enabled()
 
 
+def trained_among(models: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> list[nn.Module]:
+    """Return the models that the optimizers train, and not teachers and averages.
+
+    All, where they hold no model's parameters: then it is copies of these, as of higher precision.
+    """
+    held = set(_held(optimizers))
+    return [model for model in models if any(item in held for item in model.parameters())] or list(models)
+
+
 def trained_by(models: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     """Return what a script trains by name: the models' parameters, and what optimizers hold beside them."""
-    found: dict[str, Tensor] = {**parameters_of(models)}
+    found: dict[str, Tensor] = {**parameters_of(trained_among(models, optimizers))}
     known = set(found.values())
-    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-    others = dict.fromkeys(item for group in groups for item in group["params"] if item not in known)
+    others = dict.fromkeys(item for item in _held(optimizers) if item not in known)
     found.update({f"tensor {number}": item for number, item in enumerate(others)})
     return {name: item for name, item in found.items() if item.requires_grad}
+
+
+def _held(optimizers: Sequence[Optimizer]) -> Iterator[Tensor]:
+    return (item for optimizer in optimizers for group in optimizer.param_groups for item in group["params"])

@@ -41,7 +41,7 @@ from autotune.scripting.carried import NO_LOADER, NO_MODEL, not_carried_out
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SIGNATURE, planned_arguments, why_batches_are_given, yields_batches
-from autotune.scripting.models import trained_by
+from autotune.scripting.models import trained_among, trained_by
 from autotune.scripting.placed import visible_cards, why_another_card, why_elsewhere
 from autotune.scripting.probe_chain import probe_chain
 from autotune.scripting.settings import Settings
@@ -129,7 +129,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         cache_refused=CACHE_REFUSED,
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
         seeded_generators=() if host is None else tuple(generators(training.dataset)),
-        **{**model_facts(training.model), "model": _names(models)},
+        **_model_facts(training),
         optimizer=", ".join(training.optimizer_kinds),
         step=_in_words(found),
         own_autocast=own_autocast,
@@ -161,6 +161,14 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         compile_refused=TOO_SHORT_TO_COMPILE if driver.runs > 1 else why_no_compiler(device.type),
         fixed_batch=_why_batch_is_fixed(training, batch, length),
     )
+
+
+def _model_facts(training: ScriptTraining) -> dict[str, Any]:
+    """Return the facts about all models that are called, and of what is trainable those about what is trained."""
+    driver = training.driver
+    trained = model_facts(nn.ModuleList(trained_among(driver.models.models, driver.optimizers.optimizers)))
+    of_trained = {name: trained[name] for name in ("trainable_parameters", "trained_formats")}
+    return {**model_facts(training.model), **of_trained, "model": _names(driver.models.models)}
 
 
 def _names(models: list[nn.Module]) -> str:

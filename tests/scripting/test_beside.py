@@ -64,7 +64,8 @@ MADE = "((torch.ones(4, 4), torch.ones(4, 1)) for _ in range(16))"
 @pytest.mark.parametrize(("before", "after"), [(TEACHES, NOTHING), (NOTHING, TEACHES)])
 def test_a_teacher_and_what_comes_after_it_are_in_the_step(real, write, batches, before, after):
     parts = {"batches": batches, "before": before, "after": after, "then": NOTHING}
-    _, record = probed_and_measured(real, write(SCRIPT.format(**parts, other_s=SLOW_S, backward_s=SLOW_S)))
+    facts, record = probed_and_measured(real, write(SCRIPT.format(**parts, other_s=SLOW_S, backward_s=SLOW_S)))
+    assert (facts.parameters, facts.trainable_parameters) == (10, 5)
     assert record.outcome is Outcome.OK, record.failure
     assert record.measurement.step_s > 2 * SLOW_S
     assert record.measurement.compute_s > 2 * SLOW_S

@@ -36,7 +36,7 @@ LEAVES = {
     "another folder": (HERE, "os.chdir('/')"),
     "a folder that is gone": (f"{HERE}; os.chdir(tempfile.mkdtemp())", "os.rmdir(os.getcwd())"),
     "gradients switched off": ("pass", "torch.set_grad_enabled(False)"),
-    "a start method that is set once": ("mp.set_start_method('spawn')", "pass"),
+    "what is set once": ("mp.set_start_method('spawn'); torch.set_num_interop_threads(3)", "pass"),
     "a handler of its own": ("assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL", "signal.signal(15, print)"),
     "something to do at its end": (
         "class A: pass\n        a = A(); kept.append(weakref.ref(a)); atexit.register(id, a); "
