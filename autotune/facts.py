@@ -25,8 +25,8 @@ class ScriptFacts:
     """where the script accumulates gradients"""
     samples_per_step: int = 1
     """of a step that is found by its update; 1 where nobody knows"""
-    half_read: str = ""
-    """a loader that gave it a batch, where it was not seen to ask for another, as "the loader of train.py:12" """
+    no_loader: str = ""
+    """why a step is not one on a batch of a loader that the script has; empty: it is, or the script has none"""
 
     @property
     def size_of_step(self) -> str:

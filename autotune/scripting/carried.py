@@ -29,11 +29,15 @@ NO_LOADER = "the script trains on no DataLoader: it makes its batches itself"
 UNKNOWN_LOADER = "none of the script's loaders shuffles; the best.toml of a search on it says which one trains"
 
 
-def not_carried_out(*, has_loader: bool, own_scaler: bool) -> dict[str, str]:
-    """Return the fields of the plan that are not carried out on this script, and why."""
+def not_carried_out(*, no_loader: str | None, own_scaler: bool) -> dict[str, str]:
+    """Return the fields of the plan that are not carried out on this script, and why.
+
+    Args:
+        no_loader: why there is no training loader; None where there is one.
+    """
     found = {item.name: NEEDS_A_WORKLOAD for item in fields(Plan) if item.name not in CARRIED_OUT}
-    if not has_loader:
-        found["loader"] = NO_LOADER
+    if no_loader is not None:
+        found["loader"] = no_loader
     if own_scaler:
         found.pop("scale_gradients", None)  # the script's own does it
     else:

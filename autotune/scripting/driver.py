@@ -264,6 +264,7 @@ class Driver:
 
     def _ask(self, batches: Batches) -> Any:
         if not self.outside.here:
+            batches.seen.read_in_thread = True
             return next(batches.inner)  # read ahead by the script itself: where its steps begin does not show
         if batches.aside:
             return self._next(batches)

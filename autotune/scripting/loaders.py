@@ -54,6 +54,8 @@ class SeenLoader:
     fetched: int = 0
     updates: int = 0
     """optimizer updates that followed one of its batches"""
+    read_in_thread: bool = False
+    """it was asked for a batch outside the main thread"""
     passes: Passes = field(default_factory=Passes)
     """over this one and those that are this one made anew"""
 

@@ -139,7 +139,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         synchronizes=habits.synchronizes,
         moves_parameters=habits.moves_parameters,
         script=found,
-        not_carried_out=not_carried_out(has_loader=host is not None, own_scaler=own_scaler),
+        not_carried_out=not_carried_out(no_loader=_why_no_loader(training), own_scaler=own_scaler),
         refused=refused,
         build_s=driver.first_batch_s,
         sample_load_s=load_s / per_step,
@@ -234,9 +234,13 @@ def _load_s(training: ScriptTraining) -> float:
     return take_batches(DataLoader(**planned_arguments(Plan(), arguments)))[1]
 
 
+def _why_no_loader(training: ScriptTraining) -> str | None:
+    return None if training.host is not None else training.found.no_loader or NO_LOADER
+
+
 def _why_no_workers(training: ScriptTraining, batch: Any) -> str | None:
     if training.host is None:
-        return NO_LOADER
+        return _why_no_loader(training)
     return None if training.host.num_workers else why_no_workers(training, batch)
 
 
@@ -250,7 +254,7 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
     """Return why the batch size has no effect, or cannot be another; may end the script."""
     host, found = training.host, training.found
     if host is None:
-        return f"{NO_LOADER}; {found.size_of_step}"
+        return f"{_why_no_loader(training)}; {found.size_of_step}"
     if found.beside:
         return f"{found.beside} is read in turn with that of {found.made_at or 'a library'}, and would keep its own"
     if (given := why_batches_are_given(training.arguments, found.made_at)) is not None:
@@ -279,11 +283,8 @@ def _why_batch_is_fixed(training: ScriptTraining, batch: Any, length: int | None
 def _in_words(found: ScriptFacts) -> str:
     if found.loader is None:
         words = "the script's own loop; a step ends with an optimizer's update"
-        if found.half_read:
-            words += (
-                f". It has a batch of {found.half_read}, and made all updates that were seen on that one: where a step "
-                "is one on each of that loader's batches, it needs a Workload, of which `autotune init` writes most"
-            )
+        if found.no_loader:
+            words += ". To be measured by batches, it needs a Workload, of which `autotune init` writes most"
     else:
         words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
     if found.beside:

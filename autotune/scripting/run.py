@@ -124,7 +124,8 @@ class AppliedConfig:
 
     def _account(self) -> None:
         decided = self.settings.refusals([], self.optimizers.optimizers)
-        missing = not_carried_out(has_loader=bool(self.loaders.seen), own_scaler=self.settings.made_scaler)
+        no_loader = None if self.loaders.seen else NO_LOADER
+        missing = not_carried_out(no_loader=no_loader, own_scaler=self.settings.made_scaler)
         for name, value in self.config.items():
             changed = sorted(edits_of(name, value))
             reasons = [missing[field] for field in changed if field in missing]

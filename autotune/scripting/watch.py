@@ -77,12 +77,11 @@ def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:
     forwards = max(1, round(driver.forwards / models / max(counts.values())))
     batch = _own_batch(main, driver)
     samples = 1 if batch is None else batch * forwards
-    half_read = next((seen.made_at or "a library" for seen in _half_read(driver)), "")
     return ScriptFacts(
         optimizer=rarest,
         updates_per_step=per_step,
         samples_per_step=samples,
-        half_read=half_read and f"the loader of {half_read}",
+        no_loader=_why_no_loader(driver),
     )
 
 
@@ -98,6 +97,17 @@ def _half_read(driver: Driver) -> list[SeenLoader]:
     One that gave all that it has in one batch, and whose iterator is gone, was read in.
     """
     return [seen for seen in driver.loaders.seen if seen.updates and seen.half_read]
+
+
+def _why_no_loader(driver: Driver) -> str:
+    """Return why a step is not one on a loader's batch, where the script has a loader that it may well train on."""
+    for seen in _half_read(driver):
+        return f"all updates that were seen are on one batch of the loader of {seen.made_at or 'a library'}"
+    for seen in driver.loaders.seen:
+        if seen.read_in_thread:
+            place = seen.made_at or "a library"
+            return f"the loader of {place} is read in a thread other than the main one, where autotune cannot hold it"
+    return ""
 
 
 def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:

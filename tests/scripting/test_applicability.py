@@ -20,7 +20,7 @@ def as_script(context, *, has_loader=True, own_scaler=False, refused=None):
     facts = replace(
         context.facts,
         script=ScriptFacts(loader=0 if has_loader else None),
-        not_carried_out=not_carried_out(has_loader=has_loader, own_scaler=own_scaler),
+        not_carried_out=not_carried_out(no_loader=None if has_loader else NO_LOADER, own_scaler=own_scaler),
         refused=refused or {},
     )
     return replace(context, facts=facts)
@@ -33,7 +33,7 @@ def touched(name, value):
 
 def test_every_part_of_a_plan_is_carried_out_or_refused_with_a_reason():
     names = {item.name for item in fields(Plan)}
-    refused = not_carried_out(has_loader=True, own_scaler=False)
+    refused = not_carried_out(no_loader=None, own_scaler=False)
     assert names >= CARRIED_OUT
     assert names == CARRIED_OUT | refused.keys()
     assert all(refused.values())

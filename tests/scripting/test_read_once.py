@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_a_loader_that_is_not_asked_again_in_time_is_named(drive, monkeypatch): 
     script = GoesOnWithOneBatch()
     found = found_by_watching(drive(script))
     assert found.loader is None
-    assert found.half_read.startswith("the loader of test_passes.py:")
+    assert "on one batch of the loader of test_passes.py:" in found.no_loader
 
 
 class InMemory(Script):
@@ -169,4 +170,23 @@ class OnOneBatch(InMemory):
 @pytest.mark.parametrize("kind", [InMemory, WithGradientsOn, OnPartOfIt, OnOneBatch])
 def test_a_loader_that_is_read_to_evaluate_alone_is_no_training_loader(drive, kind):  # noqa: F811
     found = found_by_watching(drive(kind()))
-    assert (found.loader, found.half_read) == (None, "")
+    assert (found.loader, found.no_loader) == (None, "")
+
+
+class ReadInAThread(Script):
+    def __call__(self):
+        self.make()
+        while True:
+            batches = []
+            reader = threading.Thread(target=lambda into=batches: into.extend(self.loader))
+            reader.start()
+            reader.join()
+            for x, y in batches:
+                self.step(x, y)
+
+
+def test_a_loader_that_is_read_in_a_thread_is_named(drive):  # noqa: F811
+    found = found_by_watching(drive(ReadInAThread()))
+    assert found.loader is None
+    assert found.no_loader.startswith("the loader of test_passes.py:")
+    assert "in a thread other than the main one" in found.no_loader
