@@ -102,12 +102,15 @@ def _half_read(driver: Driver) -> list[SeenLoader]:
 def _why_no_loader(driver: Driver) -> str:
     """Return why a step is not one on a loader's batch, where the script has a loader that it may well train on."""
     for seen in _half_read(driver):
-        return f"all updates that were seen are on one batch of the loader of {seen.made_at or 'a library'}"
+        return f"{_place(seen)} was read before the updates that were seen, and not between them"
     for seen in driver.loaders.seen:
         if seen.read_in_thread:
-            place = seen.made_at or "a library"
-            return f"the loader of {place} is read in a thread other than the main one, where autotune cannot hold it"
+            return f"{_place(seen)} is read in a thread other than the main one, where autotune cannot hold it"
     return ""
+
+
+def _place(seen: SeenLoader) -> str:
+    return f"the loader of {seen.made_at or 'a library'}"
 
 
 def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
@@ -120,7 +123,7 @@ def _read_beside(training: SeenLoader, loaders: list[SeenLoader]) -> str:
     own = sum(seen.updates for seen in loaders if seen.again(training))
     if 2 * sum(seen.updates for seen in others) < own or not others:
         return ""
-    return f"the loader of {max(others, key=lambda seen: seen.updates).made_at or 'a library'}"
+    return _place(max(others, key=lambda seen: seen.updates))
 
 
 def _own_batch(main: Any, driver: Driver) -> int | None:
