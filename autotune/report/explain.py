@@ -38,10 +38,10 @@ def print_explanation(console: Console, run: Run, found: Explanation) -> None:
 
 
 def _effects(found: Explanation) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("option", no_wrap=True)
-    table.add_column("value", no_wrap=True)
-    table.add_column("time per sample against the best config")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("option", overflow="fold")
+    table.add_column("value", overflow="fold")  # names modules, for some options
+    table.add_column("time per sample\nagainst the best config", no_wrap=True)
     previous = ""
     for item in found.effects:
         name = item.option if item.option != previous else ""

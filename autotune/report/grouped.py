@@ -20,6 +20,9 @@ from autotune.words.figures import memory, rounded
 from autotune.words.text import plain
 
 ROOMY = 100  # columns from which on the best config of each group is shown
+NARROW = 60  # columns below which the best throughput and the least memory are all that is shown
+NUMBERS = ("configs", "failed", "best samples/s", "median", "least memory")
+NUMBERS_NARROW = ("best samples/s", "least memory")
 NO_EFFECT_FOLLOWS = (
     "Groups differ in other options, too: this is no option's effect. What each gives alone is in report.html."
 )
@@ -27,24 +30,25 @@ NO_EFFECT_FOLLOWS = (
 
 def print_groups(console: Console, found: Sequence[Group], option: str) -> None:
     """Print a row a value."""
-    titles = [option, "configs", "failed", "best samples/s", "median", "least memory"]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for title in titles:
-        table.add_column(title, justify="left" if title == option else "right", no_wrap=True)
+    table.add_column(option, overflow="fold")  # a value may name modules
     roomy = console.width >= ROOMY
+    shown = NUMBERS_NARROW if console.width < NARROW else NUMBERS
+    for title in shown:
+        table.add_column(title.replace(" ", "\n"), justify="right", no_wrap=True)
     if roomy:
         table.add_column("with", overflow="fold")
     for group in found:
         median, least = group.median_samples_per_s, group.least_peak_bytes
-        cells = [
-            group.label,
-            str(group.configs),
-            str(group.failed or ""),
-            samples_per_s(group.best) if group.best else "",
-            "" if median is None else rounded(median, 0.01 * median),
-            "" if least is None else memory(least),
-            *([differs_text(group.best) if group.best else ""] if roomy else []),
-        ]
+        numbers = {
+            "configs": str(group.configs),
+            "failed": str(group.failed or ""),
+            "best samples/s": samples_per_s(group.best) if group.best else "",
+            "median": "" if median is None else rounded(median, 0.01 * median),
+            "least memory": "" if least is None else memory(least),
+        }
+        cells = [group.label, *(numbers[title] for title in shown)]
+        cells += [differs_text(group.best) if group.best else ""] if roomy else []
         table.add_row(*map(plain, cells))
     console.print(table)
     console.print(plain(NO_EFFECT_FOLLOWS, "dim"))

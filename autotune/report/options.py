@@ -36,7 +36,7 @@ def options_table(space: Space, with_help: bool = True) -> Table:
     table.add_column("option", no_wrap=True)
     table.add_column("choices", overflow="fold")
     table.add_column("PyTorch", no_wrap=True)
-    table.add_column("expert", no_wrap=True)
+    table.add_column("expert", overflow="fold")  # names modules, for some options
     if with_help:
         table.add_column("what it is", overflow="fold", style="dim")
     expert = space.expert()

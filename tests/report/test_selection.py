@@ -109,13 +109,17 @@ def test_groups(save, mixed):
     assert [group.label for group in groups(rows_of_run(run), "prefetch_factor")] == ["no effect"]
 
 
-@pytest.mark.parametrize("width", [80, 160])
-def test_groups_in_the_terminal(save, mixed, width):
+@pytest.mark.parametrize("option", ["precision", "inplace_activations"])
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_groups_in_the_terminal(save, mixed, width, option):
+    named = {"inplace_activations": "all but encoder.*:Dropout2d decoder.*:Dropout2d head.*:Dropout2d"}
     console = console_of(width)
-    print_groups(console, groups(rows_of_run(save(mixed)), "precision"), "precision")
+    print_groups(console, groups(rows_of_run(save([*mixed, ok(9, named)])), option), option)
     text = text_of(console)
     assert max(map(cell_len, text.splitlines())) <= width
     assert "1920" in text
+    assert "1.00 GiB" in text
+    assert "…" not in text
     assert ("batch_size=128" in text) is (width == 160)
 
 

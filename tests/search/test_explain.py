@@ -14,7 +14,7 @@ from rich.console import Console
 from autotune.errors import RunFolderError
 from autotune.options import OPTIONS
 from autotune.records import Outcome, Source, TrialSpec
-from autotune.report.explain import print_explanation
+from autotune.report.explain import effect_words, print_explanation
 from autotune.report.run import read_run
 from autotune.search.explain import Explanation, explain
 from autotune.search.info import space_of
@@ -63,13 +63,18 @@ def test_the_memory_line_agrees_with_what_was_measured(folder: RunFolder) -> Non
     assert chances == sorted(chances, reverse=True)
 
 
-def test_it_is_printed_as_belief(folder: RunFolder) -> None:
+@pytest.mark.parametrize("width", [50, 100])
+def test_it_is_printed_as_belief(folder: RunFolder, width: int) -> None:
     run = read_run(folder)
-    out = io.StringIO()
-    print_explanation(Console(file=out, width=100), run, explain(run.info, run.screening))
+    found, out = explain(run.info, run.screening), io.StringIO()
+    named = "all but encoder.*:Dropout2d decoder.*:Dropout2d head.*:Dropout2d"
+    long = dataclasses.replace(found.effects[0], option="inplace_activations", value=named, ratio=1.5, in_best=False)
+    print_explanation(Console(file=out, width=width), run, dataclasses.replace(found, effects=[*found.effects, long]))
     text = out.getvalue()
     assert "not measurements" in text
     assert "in the best config" in text
+    assert effect_words(long) in text  # in one line, however long a value is
+    assert "…" not in text
 
 
 def test_nothing_measured_is_an_error(folder: RunFolder) -> None:
