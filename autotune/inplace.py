@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from torch import nn
 
+from autotune.errors import WorkloadError
+
 OFF, ALL, ALL_BUT = "off", "all", "all but "
 
 
@@ -27,9 +29,21 @@ def value_without(left: Collection[str]) -> str:
 
 
 def switch_on(model: nn.Module, value: str) -> nn.Module:
-    """Let the modules that the option's value names overwrite their input; changes the model."""
+    """Let the modules that the option's value names overwrite their input; changes the model.
+
+    Raises:
+        WorkloadError: a module to be left alone is not there, as in a wrapper around the model that was measured. It
+            may be there under another name, and in place it would change the gradients without a word.
+    """
     left = value.removeprefix(ALL_BUT).split() if value.startswith(ALL_BUT) else []
-    for path, modules in switchable(model).items():
+    found = switchable(model)
+    missing = [name for name in left if name not in found]
+    if missing:
+        raise WorkloadError(
+            f"inplace_activations leaves {', '.join(missing)} alone, and the model has no such module",
+            hint="Hand over the model that was measured, before anything is wrapped around it, or search again.",
+        )
+    for path, modules in found.items():
         if value != OFF and path not in left:
             set_inplace(modules, True)
     return model

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from autotune.config import Config
+from autotune.errors import WorkloadError
 from autotune.inplace import switch_on, switchable
 from autotune.options.space import make_space
 from autotune.probing.probe import probe
@@ -213,3 +214,12 @@ def test_numbers_in_a_path_stand_for_every_block():
     assert not any(
         module.inplace for module in switch_on(Net(Block(nn.ReLU())), "off").modules() if hasattr(module, "inplace")
     )
+
+
+def test_a_model_without_a_module_that_is_to_be_left_alone_is_refused():
+    """Wrapped, its modules have other names: all would work in place, and the gradients be others without a word."""
+    value = "all but blocks.*.act:ReLU"
+    wrapped = nn.Sequential(Net(Residual(nn.ReLU())))
+    with pytest.raises(WorkloadError, match=r"leaves blocks\.\*\.act:ReLU alone, and the model has no such module"):
+        Tuned(Config(inplace_activations=value)).model(wrapped)
+    assert not any(getattr(module, "inplace", False) for module in wrapped.modules())

@@ -68,9 +68,13 @@ class InplaceActivations(Option):
             )
         return Snippet(
             definitions=f"NOT_IN_PLACE = {json.dumps(str(value).split()[2:])}  # the gradients would change",
-            model="for path, module in model.named_modules():\n"
+            model="missing = set(NOT_IN_PLACE)\n"
+            "for path, module in model.named_modules():\n"
             '    path = ".".join("*" if part.isdigit() else part for part in path.split(".")) or "model"\n'
             '    name = f"{path}:{type(module).__name__}"\n'
-            '    if getattr(module, "inplace", None) is False and name not in NOT_IN_PLACE:\n'
-            "        module.inplace = True",
+            '    if getattr(module, "inplace", None) is False:\n'
+            "        module.inplace = name not in NOT_IN_PLACE\n"
+            "        missing.discard(name)\n"
+            "if missing:\n"
+            '    raise ValueError(f"not the model that was measured: it has no {sorted(missing)}")',
         )

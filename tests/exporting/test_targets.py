@@ -265,6 +265,14 @@ def test_text_of_a_value_stays_text(words):
     assert ast.literal_eval(value) == words.split()[2:]
 
 
+def test_exported_code_refuses_a_model_without_a_module_that_is_to_be_left_alone():
+    exported = {}
+    exec(TARGETS["pytorch"].write(Export(Config(inplace_activations="all but *:ReLU"))), exported)
+    layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout())
+    with pytest.raises(ValueError, match="not the model that was measured"):
+        exported["prepare_model"](nn.ModuleDict({"network": layers}))
+
+
 def test_comment_wraps_and_marks_every_line():
     lines = comment("word " * 60 + "\nimport os\n\n\x1b[31mred", "  ").splitlines()
     assert all(line.startswith("#") and len(line) <= 113 for line in lines)
