@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from autotune.trials.sandbox import guards, landlock, overlay
 
@@ -28,7 +28,7 @@ REFUSED = (
     "value too large for defined data",
 )
 """texts of errors of libraries that were refused a write, in lower case"""
-NUMBERS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EOVERFLOW)
+NUMBERS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EOVERFLOW, errno.EXDEV)
 
 _entered = False
 
@@ -84,21 +84,13 @@ def refusal(error: BaseException) -> str:
 
 
 def remove(scratch: Path) -> None:
-    """Remove what a trial wrote; overlays leave folders behind that nobody may look into."""
-
-    def open_up(function: Callable[..., Any], path: str, _: Any) -> None:
-        for folder in (os.path.dirname(path), path):
-            try:
-                os.chmod(folder, 0o700)
-            except OSError:
-                return
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            Path(path).unlink(missing_ok=True)
-
-    if scratch.exists():
-        shutil.rmtree(scratch, onerror=open_up)
+    """Remove what a trial wrote; overlays leave folders behind that nobody may look into, one in the other."""
+    for folder, names, _ in os.walk(scratch):
+        for path in (os.path.join(folder, name) for name in names):
+            if not os.path.islink(path):
+                with suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _caches() -> Sequence[Path]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,6 +13,7 @@ from autotune.records import Outcome
 from autotune.trials import sandbox
 from autotune.trials.sandbox import GUARDS, landlock
 
+ANOTHER = 65534  # a user with no rights, nobody as a rule
 FILES = """
     import contextlib, json, os, shutil, sqlite3, tempfile
     from pathlib import Path
@@ -144,6 +147,12 @@ def test_what_cannot_be_redirected_is_refused_and_named(real, write, unchanged, 
     assert unchanged() == before
 
 
+def test_a_folder_that_an_overlay_does_not_rename_is_named(monkeypatch):
+    """Where a trial is not root's, overlays rename no folder that was there."""
+    monkeypatch.setattr(sandbox, "_entered", True)
+    assert "a write to old" in sandbox.refusal(OSError(errno.EXDEV, os.strerror(errno.EXDEV), "old", None, "new"))
+
+
 def test_without_a_sandbox_a_trial_writes_as_its_script_does(runner, write, project, tmp_path):
     from tests.workload.real_trials import Real
 
@@ -153,15 +162,23 @@ def test_without_a_sandbox_a_trial_writes_as_its_script_does(runner, write, proj
     assert (project / "notes.txt").read_text() == "changed"
 
 
-def test_what_a_killed_trial_left_is_removed_although_nobody_may_look_into_it(tmp_path):
-    scratch = tmp_path / "0000.scratch"
-    locked = scratch / "1" / "work" / "work"
-    locked.mkdir(parents=True)
-    (locked / "file").write_text("left")
-    os.chmod(locked, 0)
-    sandbox.remove(scratch)
-    assert not scratch.exists()
-    sandbox.remove(scratch)
+def test_what_a_killed_trial_left_is_removed_although_nobody_may_look_into_it():
+    user = os.geteuid()
+    with TemporaryDirectory(dir="/tmp") as folder:
+        scratch = Path(folder) / "0000.scratch"
+        os.chown(folder, ANOTHER if user == 0 else user, -1)
+        try:
+            os.seteuid(ANOTHER if user == 0 else user)  # root may look into any
+            locked = scratch / "1" / "work" / "work"
+            (locked / "incompat" / "volatile").mkdir(parents=True)
+            (locked / "file").write_text("left")
+            for path in (locked / "incompat" / "volatile", locked / "incompat", locked):
+                os.chmod(path, 0)
+            sandbox.remove(scratch)
+            assert not scratch.exists()
+            sandbox.remove(scratch)
+        finally:
+            os.seteuid(user)
 
 
 def test_a_trial_that_is_killed_leaves_nothing(real, write, tmp_path):
