@@ -94,6 +94,7 @@ def remove(scratch: Path) -> None:
 
 
 def _caches() -> Sequence[Path]:
-    """Return what the driver writes for everybody, and where CUDA's server of many processes listens."""
-    nvidia = os.environ.get("CUDA_CACHE_PATH") or Path.home() / ".nv/ComputeCache"
-    return Path(nvidia), Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    """Return what the driver writes for everybody, and where CUDA's server of many processes meets its clients."""
+    nvidia = Path(os.environ.get("CUDA_CACHE_PATH") or Path.home() / ".nv/ComputeCache")
+    server = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    return (nvidia, server, Path("/dev/shm")) if server.is_dir() else (nvidia,)

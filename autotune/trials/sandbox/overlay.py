@@ -1,24 +1,31 @@
 """The files of the machine as one trial sees them: overlay mounts in a mount namespace of its own.
 
 What the trial writes lands in a scratch folder, whoever writes it, loader workers and libraries in C included; later
-reads of the trial see it. Needs leave of the system: root, or unprivileged user namespaces, Linux 5.14 or newer.
+reads of the trial see it. Needs leave of the system: root, or unprivileged user namespaces, Linux 5.14 or newer (6.6
+for /dev/shm).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000  # unshare(2)
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18  # mount(2)
+MNT_DETACH = 2  # umount(2)
 PR_SET_PDEATHSIG = 1  # prctl(2)
-KEPT = ("/dev", "/proc", "/sys", "/run", "/var/run")
+KEPT = ("/dev/", "/proc/", "/sys/", "/run/", "/var/run/")
 """devices, the kernel's own files and sockets: as they are for everybody"""
+SHARED_MEMORY = os.path.realpath("/dev/shm")
+"""overlaid all the same: data that were staged there are somebody's"""
+GLIBC = (2, 34)
+"""the first that looks for shared memory in /dev/shm alone; those before take another tmpfs where that is an overlay"""
 KERNEL_FILES = frozenset(
     (
         *("autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs"),
@@ -66,11 +73,15 @@ def enter(scratch: Path, kept: Iterable[Path]) -> None:
     _mount("none", "/", "", MS_REC | MS_PRIVATE)
     # held open in the new namespace: nothing of the old one may be mounted here
     ours = _hold(str(scratch.resolve()), kept=True)
-    kept_places = [_hold(path, kept=True) for path in sorted({str(path.resolve()) for path in kept})]
-    places = _parts()
+    kept_paths = sorted({str(path.resolve()) for path in kept})
+    places = _parts(kept_paths)
+    mounted = {place.path for place in places}
+    kept_places = [_hold(path, kept=True) for path in kept_paths if path not in mounted]
     for number, place in enumerate(places):
         if place.kept:
             _bind(place)
+        elif place.path == SHARED_MEMORY:
+            _overlay_memory(place)
         elif not _overlay(place, Path(f"/proc/self/fd/{ours.descriptor}/{number}")):
             _bind(place)
             _mount("none", place.path, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
@@ -86,7 +97,7 @@ def enter(scratch: Path, kept: Iterable[Path]) -> None:
             pass
 
 
-def _parts() -> list[Place]:
+def _parts(kept: Collection[str]) -> list[Place]:
     """Return what to mount again, parents first: the folders in /, and what is mounted anywhere below."""
     root = os.stat("/").st_dev
     found: dict[str, bool] = {}
@@ -95,15 +106,17 @@ def _parts() -> list[Place]:
         # links lead to one of the others; what is mounted there comes below
         if not os.path.islink(path) and os.path.isdir(path) and os.stat(path).st_dev == root:
             found[path] = False
+    if os.path.isdir(SHARED_MEMORY):
+        found[SHARED_MEMORY] = False
     for path, kind in _mounted():
         found[path] = kind in KERNEL_FILES
     parts = []
     for path in sorted(found, key=lambda path: (path.count("/"), path)):
         if path == "/" or not os.path.lexists(path):
             continue
-        if any(path == kept or path.startswith(f"{kept}/") for kept in KEPT):
+        if f"{path}/".startswith(KEPT) and not f"{path}/".startswith(f"{SHARED_MEMORY}/"):
             continue  # nothing above them is mounted anew
-        parts.append(_hold(path, kept=found[path]))
+        parts.append(_hold(path, kept=found[path] or path in kept))
     return parts
 
 
@@ -149,6 +162,29 @@ def _overlay(place: Place, scratch: Path) -> bool:
     layers = f"volatile,lowerdir=/proc/self/fd/{place.descriptor},upperdir={upper},workdir={work},"
     try:
         _mount("overlay", place.path, "overlay", 0, layers + ("redirect_dir=on" if os.geteuid() == 0 else "userxattr"))
+    except OSError:
+        return False
+    return True
+
+
+def _overlay_memory(place: Place) -> None:
+    """Overlay /dev/shm with memory of the trial's own, as much as is free there; leave it as it is where that fails."""
+    room = os.statvfs(place.path)
+    free = max(room.f_bavail, 1) * room.f_frsize if room.f_blocks else 0  # 0: no limit, as it has none itself
+    _mount("tmpfs", place.path, "tmpfs", 0, f"size={free}")
+    memory = _hold(place.path, kept=True)
+    if not (memory_can_be_overlaid(place.path) and _overlay(place, Path(f"/proc/self/fd/{memory.descriptor}"))):
+        _check(_libc.umount2(os.fsencode(place.path), MNT_DETACH), f"umount {place.path}")
+    os.close(memory.descriptor)
+
+
+def memory_can_be_overlaid(folder: str) -> bool:
+    """Return whether programs find shared memory in an overlay of a tmpfs, and whether it can note what is removed."""
+    library, version = platform.libc_ver()
+    if library == "glibc" and tuple(map(int, version.split("."))) < GLIBC:
+        return False
+    try:  # a tmpfs takes those of others than root since Linux 6.6
+        os.setxattr(folder, "trusted.autotune" if os.geteuid() == 0 else "user.autotune", b"")
     except OSError:
         return False
     return True

@@ -10,8 +10,10 @@ from os import listdir, lstat, remove, rename, rmdir, scandir, stat  # as they a
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK
 
-OPEN = ("/dev", "/proc", "/sys", "/run")
+OPEN = ("/dev/", "/proc/", "/sys/", "/run/")
 """devices and the kernel's own files: written to as they are"""
+SHARED_MEMORY = "/dev/shm"
+"""only what is new there is written to: data that were staged there are somebody's"""
 
 Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -23,13 +25,17 @@ class Redirect:
         """`copies` takes the trial's own files, each under its whole path; what lies below `kept` stays as it is."""
         self._copies = str(copies)
         kept = tuple(kept)
-        self._free = (*OPEN, self._copies, *map(os.path.realpath, kept), *map(os.path.abspath, kept))
+        free = (self._copies, *map(os.path.realpath, kept), *map(os.path.abspath, kept))
+        staged = listdir(SHARED_MEMORY) if _is_folder(SHARED_MEMORY) else []
+        self._free = tuple(f"{folder}/" for folder in free)
+        self._staged = tuple(f"{SHARED_MEMORY}/{name}/" for name in staged)
         self._gone: set[str] = set()
         """paths that were there and that this process removed; what was below them is gone, too"""
 
     def is_free(self, path: str) -> bool:
         """Whether it may be written to as it is."""
-        return any(path == folder or path.startswith(f"{folder}/") for folder in self._free)
+        path = f"{path}/"
+        return path.startswith(self._free) or (path.startswith(OPEN) and not path.startswith(self._staged))
 
     def seen(self, path: str) -> str:
         """Return what is at a path; a link is not followed."""
@@ -99,7 +105,11 @@ class Redirect:
         if not _there(self.seen(old)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old, None, new)
         self._copy_all(old)
-        rename(self.writing(old) if not self.is_free(old) else old, self.writing(new, fresh=True))
+        here, there = self.writing(old), self.writing(new, fresh=True)
+        if self.is_free(old) == self.is_free(new) or _is_folder(there):
+            rename(here, there)
+        else:  # a copy lies elsewhere than it seems, maybe on another disk
+            shutil.move(here, there)
         if not self.is_free(old):
             self._gone.add(old)
 
@@ -111,13 +121,13 @@ class Redirect:
         """Yield what is in a folder, of before and of the trial's own."""
         path = self.reading(name) if _is_link(self.whole(name)) else self.whole(name)
         copy = self._copies + path
-        own = not self.is_free(path) and _is_folder(copy)
+        own = _is_folder(copy)
         if not own or (_is_folder(path) and not self._is_gone(path)):
             with scandir(path if own else self.seen(path)) as found:
                 yield from (entry for entry in found if self._as_it_was(path, entry.name))
         if own:
             with scandir(copy) as found:
-                yield from found
+                yield from (entry for entry in found if not self.is_free(os.path.join(path, entry.name)))
 
     def whole(self, name: Name) -> str:
         """Return the whole path that a name means; where the process is in a folder of copies, as from the original."""

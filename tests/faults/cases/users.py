@@ -142,6 +142,7 @@ USERS = {
         "faults/test_manners.py::test_no_shell_no_network_no_file_outside_the_run_folder",
         "trials/sandbox/test_sandbox.py::test_a_script_sees_its_own_writes_and_nobody_else_does",
         "trials/sandbox/test_sandbox.py::test_what_cannot_be_redirected_is_refused_and_named",
+        "trials/sandbox/test_shared_memory.py::test_what_was_staged_stays_and_a_trials_processes_share_memory",
     ),
     "C28": case(
         "loader arguments that are invalid together",
