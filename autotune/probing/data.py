@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 import statistics
 import sys
 import time
@@ -12,7 +11,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils import worker
@@ -199,13 +197,6 @@ def _equal(first: Any, second: Any) -> bool:
     pairs = zip(tensors(first), tensors(second), strict=True)
     rest = [pickle.dumps(map_tensors(item, lambda _: None)) for item in (first, second)]
     return all(torch.equal(*pair) for pair in pairs) and rest[0] == rest[1]
-
-
-def generators(dataset: Any) -> Iterator[str]:
-    """Yield the attributes that hold a random generator, which every worker would copy."""
-    for name, value in vars(dataset).items() if hasattr(dataset, "__dict__") else ():
-        if isinstance(value, np.random.Generator | np.random.RandomState | random.Random | torch.Generator):
-            yield name
 
 
 def raise_unless_users(error: Exception) -> None:

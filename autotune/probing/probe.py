@@ -21,13 +21,13 @@ from autotune.config import Config
 from autotune.device import device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError
 from autotune.facts import Facts
+from autotune.generators import generators_in
 from autotune.measure.numerics.vectors import dense
 from autotune.measure.session import drops_last
 from autotune.measure.training import Training, seed_all
 from autotune.probing.data import (
     dataset_length,
     first_batches,
-    generators,
     on_accelerator,
     probe_cache,
     raise_unless_users,
@@ -103,7 +103,7 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         cache_refused=cache_refused,
         cache_sample_bytes=cache_bytes,
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
-        seeded_generators=tuple(generators(training.dataset)),
+        seeded_generators=generators_in(training.dataset),
         **model_facts(training.model),
         chain=None if chain is None else chain.path or type(chain.container).__name__,
         chain_length=0 if chain is None else len(chain),

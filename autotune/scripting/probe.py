@@ -19,12 +19,12 @@ from autotune.compiling import own_compile, refuse_torchscript, so_far, why_no_c
 from autotune.device import Device, device_named, why_allocator_is_set
 from autotune.errors import WorkloadError
 from autotune.facts import Facts, ScriptFacts
+from autotune.generators import generators_in
 from autotune.options import OPTIONS
 from autotune.plan import Plan
 from autotune.probing.data import (
     SHAPES_SEEN,
     epoch_length,
-    generators,
     on_accelerator,
     take_batches,
     why_batch_is_fixed,
@@ -128,7 +128,7 @@ def _facts(driver: Driver, settings: Settings, device: Device, spec: TrialSpec, 
         threads=threads,
         cache_refused=CACHE_REFUSED,
         variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
-        seeded_generators=() if host is None else tuple(generators(training.dataset)),
+        seeded_generators=() if host is None else generators_in(training.dataset),
         **_model_facts(training),
         optimizer=", ".join(training.optimizer_kinds),
         step=_in_words(found),

@@ -170,16 +170,21 @@ def test_autocast_and_scaler_of_the_users_own_are_noticed(real, write):
     assert (facts.own_autocast, facts.own_scaler, facts.uses_tuned_autocast) == (True, True, False)
 
 
-def test_c49_generators_kept_by_the_dataset_are_named(real, write):
+def test_c49_generators_kept_by_the_dataset_or_its_transforms_are_named(real, write):
     script = write(f"""
         import numpy as np
-        class Drawn(Dataset):
+        class Noise:
             def __init__(self): self.generator = np.random.default_rng(0)
+            def __call__(self, x): return x + torch.from_numpy(self.generator.random(4)).float()
+        class Compose:
+            def __init__(self, *transforms): self.transforms = list(transforms)
+        class Drawn(Dataset):
+            def __init__(self): self.augment = Compose(Noise())
             def __len__(self): return 64
-            def __getitem__(self, index): return torch.from_numpy(self.generator.random(4)).float(), 1
-        w = autotune.Workload(dataset=Drawn, {LINEAR})
+            def __getitem__(self, index): return self.augment.transforms[0](torch.zeros(4)), 1
+        w = autotune.Workload(dataset=lambda: torch.utils.data.Subset(Drawn(), range(32)), {LINEAR})
     """)
-    assert real.probe(script).seeded_generators == ("generator",)
+    assert real.probe(script).seeded_generators == ("dataset.augment.transforms.generator",)
 
 
 def test_e7_deterministic_algorithms_are_noticed(real, write):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import random
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +14,8 @@ import torch
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gives
 from autotune.doctor.lines import Line, assignments, assigns_to, find_nodes, users
+from autotune.generators import KINDS, Held, held_by
 
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
-DEPTH = 4  # of objects in objects of the dataset
 READS = 8
 
 
@@ -48,7 +45,7 @@ def check(context: Context) -> Iterator[Finding]:
             gives=Gives.RESULT,
             seen=f"reading samples draws from the generator {item.name}, which every worker copies: "
             + " and ".join(again),
-            where=tuple(str(line) for line in item.made_at()) or (item.name,),
+            where=tuple(str(line) for line in made_at(item)) or (item.name,),
             remedy=(
                 "draw from torch's global generator (torch.rand), which the loader seeds in each worker, or",
                 "seed it in worker_init_fn with torch.initial_seed()",
@@ -57,45 +54,27 @@ def check(context: Context) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True)
-class Held:
-    """A random generator, and what holds it."""
-
-    name: str
-    generator: Any
-    holder: type | ModuleType
-    """class of the object, or the module"""
-
-    def made_at(self) -> list[Line]:
-        """Return the user's lines that assign it to where it is held."""
-        attribute = self.name.rpartition(".")[2]
-        if isinstance(self.holder, ModuleType):
-            return list(find_nodes(assigns_to(attribute), [str(self.holder.__file__)]))
-        return assignments(self.holder, attribute)
-
-
 def generators(dataset: Any) -> Iterator[Held]:
     """Yield the random generators that the dataset holds or the user's modules have."""
-    pending: list[tuple[str, Any, type, int]] = [(type(dataset).__name__, dataset, type(dataset), 0)]
     seen: set[int] = set()
-    while pending:
-        name, item, holder, depth = pending.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, GENERATORS):
-            yield Held(name, item, holder)
-        elif depth < DEPTH and hasattr(item, "__dict__") and not isinstance(item, type | torch.Tensor):
-            pending += [(f"{name}.{key}", value, type(item), depth + 1) for key, value in vars(item).items()]
-        elif depth < DEPTH and isinstance(item, list | tuple) and len(item) < 100:
-            pending += [(name, value, holder, depth + 1) for value in item]
+    for held in held_by(dataset):
+        seen.add(id(held.generator))
+        yield held
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and users(file):
             for key, value in list(vars(module).items()):
-                if isinstance(value, GENERATORS) and id(value) not in seen:
+                if isinstance(value, KINDS) and id(value) not in seen:
                     seen.add(id(value))
                     yield Held(key, value, module)
+
+
+def made_at(held: Held) -> list[Line]:
+    """Return the user's lines that assign the generator to where it is held."""
+    attribute = held.name.rpartition(".")[2]
+    if isinstance(held.holder, ModuleType):
+        return list(find_nodes(assigns_to(attribute), [str(held.holder.__file__)]))
+    return assignments(held.holder, attribute)
 
 
 def _state(generator: Any) -> bytes:
