@@ -284,7 +284,10 @@ def _in_words(found: ScriptFacts) -> str:
     if found.loader is None:
         words = "the script's own loop; a step ends with an optimizer's update"
         if found.no_loader:
-            words += ". To be measured by its batches, it needs a Workload, of which `autotune init` writes most"
+            words += (
+                f": {found.no_loader}. To be measured by its batches, it needs a Workload, of which `autotune init` "
+            )
+            words += "writes most"
     else:
         words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
     if found.beside:

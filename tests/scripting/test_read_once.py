@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -174,20 +173,32 @@ def test_a_loader_that_is_read_to_evaluate_alone_is_no_training_loader(drive, ki
     assert (found.loader, found.no_loader) == (None, "")
 
 
-class ReadInAThread(Script):
-    def __call__(self):
-        self.make()
-        while True:
-            batches = []
-            reader = threading.Thread(target=lambda into=batches: into.extend(self.loader))
-            reader.start()
-            reader.join()
-            for x, y in batches:
-                self.step(x, y)
+READ_IN_A_THREAD = """
+    import queue, threading
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def read(into):
+        for batch in DataLoader(data, batch_size=4, shuffle=True):
+            into.put(batch)
+        into.put(None)
+
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = TensorDataset(torch.rand(64, 4), torch.ones(64, 1))
+    for epoch in range(1000):
+        batches = queue.Queue()
+        threading.Thread(target=read, args=(batches,)).start()
+        for x, y in iter(batches.get, None):
+            optimizer.zero_grad()
+            (model(x) - y).square().mean().backward()
+            optimizer.step()
+"""
 
 
-def test_a_loader_that_is_read_in_a_thread_is_named(drive):  # noqa: F811
-    found = found_by_watching(drive(ReadInAThread()))
-    assert found.loader is None
-    assert found.no_loader.startswith("the loader of test_passes.py:")
-    assert "in a thread other than the main one" in found.no_loader
+def test_a_loader_that_is_read_in_a_thread_is_named(real, write):
+    facts = real.probe(write(READ_IN_A_THREAD), unmodified=True)
+    assert facts.script.loader is None
+    for said in (facts.fixed_batch, facts.workers_refused, facts.not_carried_out["loader"], facts.step):
+        assert "the loader of train.py:8 is read in a thread other than the main one" in said
