@@ -33,8 +33,8 @@ def init(
 ) -> None:
     """Run a few steps of SCRIPT and write a Workload for it: model, data, step and optimizer as far as they show.
 
-    Where all of it shows, `autotune search` takes the file as it is; what does not is named. Arguments after -- are the
-    script's own.
+    Where all of it shows, `autotune search` takes the file as it is; what does not is named, and so is what the script
+    does beside it. Arguments after -- are the script's own.
     """
     from autotune.cli.search import end_like_ctrl_c
     from autotune.search.run import check_script
@@ -67,11 +67,14 @@ def init(
     print(f"{target} written")
     if sketch["missing"]:
         print(f"complete in it: {', '.join(sketch['missing'])}")
+    if sketch["left_out"]:
+        print("otherwise in the script, marked TODO there:")
+        print("\n".join(f"  {note}" for note in sketch["left_out"]))
     print(f"then: autotune search {target}")
 
 
 def _sketch(prepared: Prepared, runner: ForkServerRunner, folder: RunFolder) -> dict[str, Any]:
-    """Return the text of the file and what is missing in it."""
+    """Return the text of the file, what is missing in it, and what the script does otherwise."""
     spec = TrialSpec(
         number=1,
         kind="sketch",

@@ -36,6 +36,8 @@ class ModelHooks:
         """`on_forward` (model, args, kwargs) is called before each outermost forward."""
         self.models: list[nn.Module] = []
         """outermost modules with trainable parameters, in the order of their first forward; later ones are not kept"""
+        self.compute: Callable[..., Any] = self._forward
+        """computes each outermost forward; whoever looks at them puts a function around it"""
         self._plan, self._on_forward = plan, on_forward
         self._known: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._were_cast: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -134,7 +136,7 @@ class ModelHooks:
             if everywhere:  # a compiler that looks at the modules inside shall find them as they always are
                 nn.Module.__call__ = everywhere[0]  # type: ignore[method-assign]
             try:
-                return (hooks._cast if recomputed else hooks._forward)(plain, module, args, kwargs)
+                return (hooks._cast if recomputed else hooks.compute)(plain, module, args, kwargs)
             finally:
                 hooks._inside = False
                 if everywhere and everywhere is hooks._everywhere:
@@ -160,7 +162,7 @@ class ModelHooks:
 
     def _is_cast_again(self, module: nn.Module) -> bool:
         """Whether a recomputed forward needs our autocast again: of one within our forward, torch sees to that."""
-        return module in self._were_cast and not torch.is_autocast_enabled(_device_of(module))
+        return module in self._were_cast and not torch.is_autocast_enabled(device_of(module))
 
     def _transform(self, model: nn.Module) -> None:
         for index, transform in enumerate(self._plan.model_transforms):
@@ -188,13 +190,13 @@ class ModelHooks:
     def _cast(self, plain: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert self._plan.autocast_dtype is not None
         dtype = getattr(torch, self._plan.autocast_dtype)
-        with Autocast(_device_of(module), dtype):
+        with Autocast(device_of(module), dtype):
             output = plain(module, *args, **kwargs)
         # the script's loss and metrics go on in the format that they were written for
         return map_tensors(output, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
 
 
-def _device_of(module: nn.Module) -> str:
+def device_of(module: nn.Module) -> str:
     return next((item.device.type for item in module.parameters()), "cpu")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import math
 import sys
@@ -97,6 +98,13 @@ class Writer:
         self.imports: set[str] = set()
         self.names: set[str] = set()
         """functions and classes of the script itself"""
+
+    def namespace(self) -> dict[str, Any]:
+        """Return what the code so far means the same in as in a file, without another run of the script."""
+        main = sys.modules["__main__"]
+        imported = {name.partition(".")[0] for name in self.imports}
+        modules = {name: importlib.import_module(name) for name in imported}
+        return {**vars(main), **modules, **({self.script: main} if self.script else {})}
 
     def expression(self, value: Any, depth: int = 0) -> str:
         """Return code that makes the object again.

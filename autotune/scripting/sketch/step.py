@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.modules.module import register_module_forward_hook
 
 from autotune.scripting.changes import Changes
+from autotune.scripting.losses import in_backward_pass
+from autotune.scripting.models import device_of
+from autotune.scripting.sketch.around import Around
 from autotune.scripting.sketch.expressions import Unseen, Writer, defaults_of, is_default
+from autotune.scripting.sketch.rebuilt import ModelLook
 from autotune.workload.script import is_library
 
 LOSSES = (
@@ -25,56 +30,114 @@ LOSSES = (
 )
 """losses of torch.nn.functional, which the modules call, too"""
 
+WHOLE = "training_step(tuned, model, batch) can make the whole step"
+
 
 @dataclass
 class Step:
-    """What was seen between two updates."""
+    """What was seen since the last batch, or the last update."""
 
     batch: Any = None
-    calls: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
-    """of models, with their outputs"""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
+    """of models: their arguments and outputs"""
     losses: list[tuple[str, tuple[Any, ...], dict[str, Any], Tensor]] = field(default_factory=list)
     """calls of LOSSES, with their results"""
     backwards: int = 0
 
 
 class StepWatch:
-    """Looks at the script's steps until one could be written down."""
+    """Looks at the script's steps until one could be written down, and counts the backward passes of all."""
 
     def __init__(self, models: list[nn.Module], writer: Writer) -> None:
-        self._models, self._writer = models, writer
-        self._step = Step()
-        self.code: list[str] = []
-        """the body of a training step; empty: it does not show"""
+        self.looks: dict[int, ModelLook] = {}
+        """the models, by their number, before their first forward"""
         self.trouble = "no step was seen"
+        """why there is no code"""
         self.line = 0
         """of the script, where its backward pass starts"""
-        self._enough = False
+        self.several = False
+        """whether there were several backward passes on one batch"""
+        self.around = Around()
+        self._models, self._writer = models, writer
+        self._step = Step()
+        self._call = self._loss = ""
+        self._factor = 1.0
+        """what the script multiplies the loss with before its backward pass"""
+        self._scaled: tuple[Any, Any] = (None, None)
+        """the last loss that a gradient scaler has scaled, before and after"""
+        self._passes = 0
+        """since the last update"""
+        self._per_update: Counter[int] = Counter()
+        """how often there were so many in an update"""
+
+    @property
+    def passes(self) -> int:
+        """Backward passes in an update, as a rule: each on a batch of its own where there is code."""
+        return max(self._per_update, key=lambda count: self._per_update[count], default=1)
+
+    @property
+    def code(self) -> list[str]:
+        """The body of a training step; empty: it does not show."""
+        if not self._loss or self.several or len(self._models) > 1:
+            return []
+        if math.isclose(self._factor * self.passes, 1.0, rel_tol=1e-3):  # as a workload's accumulation has it
+            return [self._call, f"return {self._loss}"]
+        weighed = f"return {self._factor * self.passes:g} * {self._loss}"
+        if self.passes == 1:
+            return [self._call, weighed]
+        comment = f"# the script adds up {self.passes} batches, where accumulation takes their mean"
+        return [self._call, comment, weighed]
 
     def install(self, changes: Changes) -> None:
-        handle = register_module_forward_hook(self._called, with_kwargs=True)
-        changes.add(handle.remove)
         for name in LOSSES:
             changes.patch(functional, name, self._noting(name))
-        backward = Tensor.backward
+        backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
 
-        def seen(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-            self._ended(tensor)
-            return backward(tensor, *args, **kwargs)
+        def seen(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if in_backward_pass():
+                return backward(tensors, *args, **kwargs)
+            self._begins(tensors)
+            backward(tensors, *args, **kwargs)
+            self.around.backward_ends(self._models)
 
-        changes.patch(Tensor, "backward", seen)
+        def scaled(scaler: Any, outputs: Any) -> Any:
+            result = scale(scaler, outputs)
+            self._scaled = outputs, result
+            return result
+
+        changes.patch(torch.autograd, "backward", seen)  # that of tensors calls it
+        changes.patch(torch.amp.GradScaler, "scale", scaled)
+        self.around.install(changes)
+
+    def asks(self) -> None:
+        """The script asks for its next batch."""
+        self._step.backwards = 0
 
     def fetched(self, batch: Any) -> None:
+        """The script has got it."""
         self._step = Step(batch=batch)
+
+    def forward_begins(self, model: nn.Module) -> None:
+        """A model is called."""
+        number = next(number for number, known in enumerate(self._models) if known is model)
+        if number not in self.looks:
+            self.looks[number] = ModelLook.at(model)
+        if torch.is_grad_enabled():
+            self.around.forward(device_of(model))
+
+    def forward_ends(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """A model was called with these arguments."""
+        if not self._loss and torch.is_grad_enabled():
+            self._step.calls.append((args, kwargs, output))
 
     def updated(self) -> None:
-        self._enough = self._enough or bool(self.code) or self._step.backwards > 1
+        """An update was made."""
+        self._per_update[self._passes] += 1
+        self._passes = 0
         batch = self._step.batch
-        self._step = Step(batch=batch)
-
-    def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if not self._enough and any(module is model for model in self._models) and torch.is_grad_enabled():
-            self._step.calls.append((module, args, kwargs, output))
+        # several updates on one batch are several passes on it, too
+        self._step = Step(batch, backwards=0 if batch is None else self._step.backwards)
+        self.around.updated()
 
     def _noting(self, name: str) -> Any:
         plain = getattr(functional, name)
@@ -82,50 +145,76 @@ class StepWatch:
         @functools.wraps(plain)
         def noted(*args: Any, **kwargs: Any) -> Any:
             result = plain(*args, **kwargs)
-            if not self._enough and isinstance(result, Tensor) and result.requires_grad:
+            if torch.compiler.is_compiling():
+                return result
+            if not self._loss and isinstance(result, Tensor) and result.requires_grad:
                 self._step.losses.append((name, args, kwargs, result))
             return result
 
         return noted
 
-    def _ended(self, loss: Tensor) -> None:
-        if self._enough:
-            return
+    def _begins(self, tensors: Any) -> None:
+        """Note a backward pass, and write the step down where none is yet."""
+        self._passes += 1
         self._step.backwards += 1
-        self.line = _line()
-        self.code = []
-        if self._step.backwards > 1 or len(self._models) > 1:
-            self.trouble = "the script makes several backward passes a step, or trains several models"
+        self.several = self.several or self._step.backwards > 1
+        if self.several or len(self._models) > 1:
+            what = "trains several models" if len(self._models) > 1 else "makes several backward passes on a batch"
+            self.trouble = f"the script {what}: {WHOLE}"
+        if self._loss:
             return
+        self.line = _line()
         try:
-            self.code = self._write(self._step, loss)
+            self._write(self._step, tensors)
         except Unseen as error:
-            self.trouble = str(error)
+            self.trouble = self.trouble if self.several else str(error)
 
-    def _write(self, step: Step, loss: Tensor) -> list[str]:
+    def _write(self, step: Step, tensors: Any) -> None:
+        unscaled, scaled = self._scaled
+        loss = unscaled if tensors is scaled else tensors
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise Unseen("the backward pass starts from more than one number")
         if len(step.calls) != 1:
             raise Unseen(f"the model is called {len(step.calls)} times in a step")
-        _, args, kwargs, output = step.calls[0]
+        args, kwargs, output = step.calls[0]
         known = dict(_tensors("batch", step.batch))
         given = [_path(item, known, self._writer) for item in args]
         given += [f"{name}={_path(item, known, self._writer)}" for name, item in kwargs.items()]
-        lines = [f"output = model({', '.join(given)})"]
         outputs = dict(_tensors("output", output))
-        for path, item in outputs.items():
-            if item is loss:
-                return [*lines, f"return {path}"]
-        name, loss_args, loss_kwargs, _ = next((item for item in step.losses if item[3] is loss), ("", (), {}, None))
+        found = next((item for item in outputs.items() if _is_multiple(loss, item[1])), None)
+        if found is None:
+            found = self._loss_of(step, loss, {**outputs, **known})
+        self._factor = 1.0 if loss is found[1] else float(loss.detach() / found[1].detach())
+        if not math.isfinite(self._factor):
+            raise Unseen("the loss is 0 or not finite")
+        self._call, self._loss = f"output = model({', '.join(given)})", found[0]
+
+    def _loss_of(self, step: Step, loss: Tensor, known: Mapping[str, Tensor]) -> tuple[str, Tensor]:
+        """Return the call of the loss's function, and what it returned."""
+        name, args, kwargs, result = next(
+            (item for item in step.losses if _is_multiple(loss, item[3])), ("", (), {}, loss)
+        )
         if not name:
             raise Unseen("the loss is computed in a way of its own")
-        known = {**outputs, **known}
-        parts = [_path(item, known, self._writer) for item in loss_args]
+        parts = [_path(item, known, self._writer) for item in args]
         usual = defaults_of(inspect.unwrap(getattr(functional, name)))
         parts += [
             f"{key}={_path(item, known, self._writer)}"
-            for key, item in loss_kwargs.items()
+            for key, item in kwargs.items()
             if not is_default(usual, key, item)
         ]
-        return [*lines, f"return torch.nn.functional.{name}({', '.join(parts)})"]
+        return f"torch.nn.functional.{name}({', '.join(parts)})", result
+
+
+def _is_multiple(loss: Tensor, result: Tensor) -> bool:
+    """Whether a loss is this result, but for constants that it is multiplied with or divided by."""
+    node, end = loss.grad_fn, result.grad_fn
+    while node is not None and node is not end:
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        if len(parents) != 1 or type(node).__name__ not in ("MulBackward0", "DivBackward0"):
+            return False
+        node = parents[0]
+    return node is not None and result.numel() == 1
 
 
 def _tensors(path: str, value: Any) -> Iterator[tuple[str, Tensor]]:

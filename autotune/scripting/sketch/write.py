@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,21 @@ from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import Batches
 from autotune.scripting.sketch.copied import copied
 from autotune.scripting.sketch.expressions import Constructions, Unseen, Writer
-from autotune.scripting.sketch.step import StepWatch
+from autotune.scripting.sketch.rebuilt import rebuild
+from autotune.scripting.sketch.step import WHOLE, StepWatch
 from autotune.scripting.trial import keep, script_of
 from autotune.scripting.watch import MIN_UPDATES
 from autotune.workload.static import look
 
 MAX_LINES_SHOWN = 30  # of the script's loop, where its step is left to a person
-BY_CLOSURE = (
-    "the script gives its optimizer a closure, which makes passes of its own: take training_step(tuned, model, batch), "
-    "which makes the whole step"
-)
+BY_CLOSURE = f"the script gives its optimizer a closure, which makes passes of its own: {WHOLE}"
 
 
 def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, Any]:
-    """Run a few steps of the script and return {"text": the workload's file, "missing": what a person completes}."""
+    """Run a few steps of the script and return the text of the workload's file.
+
+    "missing" is what a person completes in it, "left_out" what the script does and it does not, in words.
+    """
     script = Path(spec.source.script)
     changes, constructions = Changes(), Constructions()
     driver = Driver(script_of(spec.source), Plan(), device_named(spec.device))
@@ -46,32 +47,47 @@ def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, A
     writer = Writer(constructions, script.stem if importable else "")
     watch = StepWatch(driver.models.models, writer)
     hosts: dict[int, DataLoader[Any]] = {}
-    answer = driver.loaders.ask
+    answer, forward = driver.loaders.ask, driver.models.compute
+    updates = 0
 
     def ask(batches: Batches) -> Any:
-        batch = answer(batches) if answer is not None else next(batches.inner)
         number = batches.seen.root.number
+        training = spec.found is None or number == spec.found.loader
+        if training:
+            watch.asks()
+        batch = answer(batches) if answer is not None else next(batches.inner)
         hosts[number] = batches.loader
-        if spec.found is None or number == spec.found.loader:
+        if training:
             watch.fetched(batch)
         return batch
 
-    driver.loaders.ask = ask
+    def compute(plain: Any, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        watch.forward_begins(model)
+        output = forward(plain, model, args, kwargs)
+        watch.forward_ends(args, kwargs, output)
+        return output
+
+    driver.loaders.ask, driver.models.compute = ask, compute
     constructions.install(changes)
     driver.install()
     watch.install(changes)
     progress("first step", {})
 
     def enough() -> bool:
-        watch.updated()
-        return driver.updates.total() >= MIN_UPDATES
+        nonlocal updates
+        if driver.updates.total() > updates:  # it is asked before backward passes, too
+            updates = driver.updates.total()
+            watch.updated()
+        return updates >= MIN_UPDATES
 
     try:
-        if not driver.watch(enough) and not driver.updates:
-            raise ScriptError(f"{script.name} ended without an update of any optimizer")
+        try:
+            if not driver.watch(enough) and not driver.updates:
+                raise ScriptError(f"{script.name} ended without an update of any optimizer")
+        finally:
+            driver.close()
         return _Sketch(spec, driver, writer, watch, hosts).write()
     finally:
-        driver.close()
         changes.undo()
 
 
@@ -84,6 +100,8 @@ class _Sketch:
         self._spec, self._driver, self._writer, self._watch, self._hosts = spec, driver, writer, watch, hosts
         self._script = Path(spec.source.script)
         self._missing: list[str] = []
+        self._left_out: list[str] = []
+        """what the script does and the file does not"""
 
     def write(self) -> dict[str, Any]:
         parts = [self._model(), self._dataset(), self._optimizer(), self._step()]
@@ -95,18 +113,28 @@ class _Sketch:
         if self._writer.names and self._writer.script:
             imports.append(self._writer.script)
         head = f'"""The workload of {self._script.name}, as it was seen while that ran.\n\n'
+        if self._left_out:
+            head += "What the script does and this does not is marked TODO.\n\n"
         if self._missing:
             head += f"To complete: {', '.join(self._missing)}. Then: "
         command = f"autotune search {self._script.stem}_tune.py"
         head += f'{command}\n"""\n\n' + "\n".join(f"import {name}" for name in dict.fromkeys(imports))
-        return {"text": "\n\n\n".join(filter(None, [head, copies, *parts, workload])) + "\n", "missing": self._missing}
+        text = "\n\n\n".join(filter(None, [head, copies, *parts, workload])) + "\n"
+        return {"text": text, "missing": self._missing, "left_out": self._left_out}
 
     def _model(self) -> str:
-        models = self._driver.models.models
+        models = self._driver.models.models or [nn.Identity()]
+        model = models[0] if len(models) == 1 else nn.ModuleList(models)
+        what = f"the {type(model).__name__} that {self._script.name} trains"
         if len(models) > 1:
-            return self._function("build_model()", nn.ModuleList(models), f"the {len(models)} models in one module")
-        model = models[0] if models else nn.Identity()
-        return self._function("build_model()", model, f"the {type(model).__name__} that {self._script.name} trains")
+            what = f"the {len(models)} models in one module"
+        written = self._function("build_model()", model, what)
+        head, _, code = written.partition("\n    return ")
+        looks = [self._watch.looks[number] for number in sorted(self._watch.looks)]
+        lines, notes = rebuild(code, looks, model, self._writer) if code and looks else ([], [])
+        if not lines and not notes:
+            return written
+        return "\n    ".join([head, f"built = {code}", *lines, *self._todo("the model", notes), "return built"])
 
     def _dataset(self) -> str:
         host, where = self._host()
@@ -116,30 +144,59 @@ class _Sketch:
 
     def _optimizer(self) -> str:
         optimizers = self._driver.optimizers.optimizers
+        head = "build_optimizer(parameters)"
         if len(optimizers) != 1:
-            return self._left_to_you("build_optimizer(parameters)", f"the script has {len(optimizers)} optimizers")
+            notes = self._todo("the optimizers", self._schedules())
+            return self._left_to_you(head, f"the script has {len(optimizers)} optimizers", notes)
         optimizer: Optimizer = optimizers[0]
-        note = ""
-        if len(optimizer.param_groups) > 1:
-            note = f"    # the script has {len(optimizer.param_groups)} groups of parameters; this is one\n"
+        notes = self._todo("the optimizer", [*self._schedules(), *self._groups(optimizer)])
         settings = {name: value for name, value in optimizer.defaults.items() if name in _parameters(type(optimizer))}
         try:
             call = self._writer.call(type(optimizer), ((), settings))
         except Unseen as error:
-            return self._left_to_you("build_optimizer(parameters)", f"{type(optimizer).__name__}: {error}")
+            return self._left_to_you(head, f"{type(optimizer).__name__}: {error}", notes)
         call = call.replace("(", "(parameters, ", 1).replace(", )", ")")
-        return f"def build_optimizer(parameters):\n{note}    return {call}"
+        return "\n    ".join([f"def {head}:", *notes, f"return {call}"])
+
+    def _schedules(self) -> Iterator[str]:
+        if self._watch.around.schedules:
+            names = ", ".join(self._watch.around.schedules)
+            yield f"the script changes its learning rate by {names}; the steps of a workload have one rate"
+
+    def _groups(self, optimizer: Optimizer) -> Iterator[str]:
+        """Yield how the optimizer differs from one of its class over all parameters with its defaults."""
+        groups = optimizer.param_groups
+        if len(groups) > 1:
+            yield f"the script's has {len(groups)} groups of parameters, this one has one"
+        for name, usual in () if self._watch.around.schedules else optimizer.defaults.items():
+            values = list(dict.fromkeys(repr(group.get(name)) for group in groups))
+            if values != [repr(usual)]:
+                yield f"{name} is {' or '.join(values)} in the script, by group or by its loop, and here {usual!r}"
+        trained = {item for model in self._driver.models.models for item in model.parameters() if item.requires_grad}
+        held = {item for group in groups for item in group["params"]}
+        if trained - held:
+            yield f"the script's updates {len(trained & held)} of {len(trained)} trainable parameters, this one all"
+        if held - trained and self._driver.models.models:
+            yield f"the script's has {len(held - trained)} tensors that are no trainable parameters of the model"
 
     def _step(self) -> str:
-        trouble = BY_CLOSURE if self._driver.optimizers.given_closure else self._watch.trouble
-        if self._watch.code and trouble != BY_CLOSURE:
-            body = "\n".join(f"    {line}" for line in self._watch.code)
-            return f"def training_step(model, batch):\n{body}"
+        watch = self._watch
+        changes = watch.around.gradients(self._driver.optimizers.optimizers)
+        notes = self._todo("the step", (f"{change}; {WHOLE}" for change in changes))
+        trouble = BY_CLOSURE if self._driver.optimizers.given_closure else watch.trouble
+        head = "training_step(model, batch)"
+        if watch.code and trouble != BY_CLOSURE:
+            return "\n    ".join([f"def {head}:", *notes, *watch.code])
         lines = self._script.read_text(encoding="utf-8").splitlines()
-        loop = _loop_around(lines, self._watch.line)
-        shown = "\n".join(f"    # {line}".rstrip() for line in loop)
-        left = self._left_to_you("training_step(model, batch)", f"{trouble}; return the loss")
-        return left.replace(":\n", f":\n{shown}\n", 1) if shown else left
+        loop = [f"# {line}".rstrip() for line in _loop_around(lines, watch.line)]
+        wanted = "the loss"
+        if self._accumulates:
+            wanted = f"the loss of one batch; it is divided by the {watch.passes} of an update after that"
+        return self._left_to_you(head, f"{trouble}; return {wanted}", [*notes, *loop])
+
+    @property
+    def _accumulates(self) -> bool:
+        return self._watch.passes > 1 and not self._watch.several
 
     def _workload(self) -> str:
         host, _ = self._host()
@@ -149,6 +206,7 @@ class _Sketch:
             "optimizer=build_optimizer",
             "training_step=training_step",
         ]
+        notes = []
         arguments: Mapping[str, Any] = {} if host is None else self._arguments()
         collate = arguments.get("collate_fn")
         if collate is not None:
@@ -160,7 +218,12 @@ class _Sketch:
         if host is not None and host.drop_last:
             lines.append("drop_last=True")
         if arguments.get("sampler") is not None or arguments.get("batch_sampler") is not None:
-            lines.append("# the script gives its loader a sampler of its own: sampler=lambda dataset: ...")
+            notes.append("the script gives its loader a sampler of its own: sampler=lambda dataset: ...")
+        if (norm := self._watch.around.clip_norm(self._driver.optimizers.optimizers)) is not None:
+            lines.append(f"clip_norm={self._writer.expression(norm)}")
+        notes += [f"the script sets {said}" for said in self._watch.around.settings.by_option.values()]
+        notes += self._watch.around.left_out
+        lines += self._todo("the workload", notes)
         lines.append(f"baseline={self._baseline()!r}")
         body = "\n".join(f"    {line}" if line.startswith("#") or "  #" in line else f"    {line}," for line in lines)
         return f"workload = autotune.Workload(\n{body}\n)"
@@ -175,8 +238,15 @@ class _Sketch:
 
     def _baseline(self) -> dict[str, Any]:
         """Return what the script sets otherwise than PyTorch does, and the batch size."""
-        given = self._spec.baseline.items()
-        return {name: value for name, value in given if name == "batch_size" or value != OPTIONS[name].default}
+        around = self._watch.around
+        given = {**self._spec.baseline}
+        if self._accumulates:
+            given["accumulation"] = self._watch.passes
+        if around.precision is not None:
+            given["precision"] = around.precision
+        if "channels_last" in around.settings.refusals(self._driver.models.models, []):
+            given["channels_last"] = True
+        return {name: value for name, value in given.items() if name == "batch_size" or value != OPTIONS[name].default}
 
     def _host(self) -> tuple[DataLoader[Any] | None, str]:
         found = self._spec.found
@@ -198,9 +268,15 @@ class _Sketch:
             self._writer.imports, self._writer.names = imports, names
             return self._left_to_you(head, f"return {what}: how it is made does not show ({error})")
 
-    def _left_to_you(self, head: str, why: str) -> str:
+    def _left_to_you(self, head: str, why: str, comments: Sequence[str] = ()) -> str:
         self._missing.append(head.partition("(")[0])
-        return f"def {head}:\n    raise NotImplementedError({why!r})"
+        return "\n    ".join([f"def {head}:", *comments, f"raise NotImplementedError({why!r})"])
+
+    def _todo(self, where: str, notes: Iterable[str]) -> list[str]:
+        """Return comments on what is left out, which is also said on the screen."""
+        found = list(notes)
+        self._left_out += [f"{where}: {note}" for note in found]
+        return [f"# TODO: {note}" for note in found]
 
 
 def _parameters(kind: type) -> Mapping[str, Any]:
