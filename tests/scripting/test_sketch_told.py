@@ -153,6 +153,13 @@ def test_how_else_the_trained_model_is_another_one_is_said(sketched):
     ]
 
 
+def test_a_class_is_named_by_the_outermost_package_that_has_it(sketched):
+    """Of torch.nn.parallel.data_parallel.DataParallel the module is hidden by a function."""
+    text, _, told = sketched(made="model = nn.DataParallel(model)")
+    assert not told
+    assert "return torch.nn.DataParallel(" in text
+
+
 def test_a_model_that_the_script_compiles_is_left_to_a_person(sketched):
     text, missing, _ = sketched(made="model = torch.compile(model, backend='eager')")
     assert missing == ["build_model"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import itertools
 import math
 import sys
 from collections import OrderedDict
@@ -20,8 +21,6 @@ from autotune.scripting.changes import Changes
 
 LONGEST = 40
 """items of a list, dict or range that are still written out"""
-SHORT = {"torch.nn.modules": "torch.nn", "torch.optim": "torch.optim", "torch.utils.data": "torch.utils.data"}
-"""packages whose classes people name by the package"""
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -139,9 +138,8 @@ class Writer:
             top = name.split(".")[0]
             self.names.add(top)
             return f"{self.script}.{name}" if self.script else name
-        for package, short in SHORT.items():
-            if module.startswith(package) and getattr(sys.modules[short], name, None) is value:
-                module = short
+        packages = itertools.accumulate(module.split("."), "{}.{}".format)  # people name it by the outermost with it
+        module = next((item for item in packages if getattr(sys.modules.get(item), name, None) is value), module)
         if getattr(sys.modules.get(module), name.split(".")[0], None) is None:
             raise Unseen(name)
         self.imports.add(module)

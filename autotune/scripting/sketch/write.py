@@ -173,11 +173,11 @@ class _Sketch:
             if values != [repr(usual)]:
                 yield f"{name} is {' or '.join(values)} in the script, by group or by its loop, and here {usual!r}"
         trained = {item for model in self._driver.models.models for item in model.parameters() if item.requires_grad}
-        held = {item for group in groups for item in group["params"]}
+        held = {item for group in groups for item in group["params"] if item.requires_grad}
         if trained - held:
             yield f"the script's updates {len(trained & held)} of {len(trained)} trainable parameters, this one all"
         if held - trained and self._driver.models.models:
-            yield f"the script's has {len(held - trained)} tensors that are no trainable parameters of the model"
+            yield f"the script's has {len(held - trained)} tensors beside the parameters of the model"
 
     def _step(self) -> str:
         watch = self._watch
