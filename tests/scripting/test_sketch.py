@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from autotune import cli
+from autotune.facts import ScriptFacts
 from autotune.records import Outcome
 from tests.workload.real_trials import SCRIPTS
 
@@ -99,14 +100,13 @@ def test_a_script_that_trains_on_import_is_copied_from(init, real, write):
 
 
 @pytest.mark.parametrize("name", ["dict_transformer", "loss_from_model"])
-def test_a_script_with_a_main_guard_is_imported_from(init, real, tmp_path, name):
-    script = tmp_path / f"{name}.py"
+def test_a_script_with_a_main_guard_is_imported_from(real, tmp_path, name):
+    script, written = tmp_path / f"{name}.py", tmp_path / f"{name}_tune.py"
     shutil.copy(SCRIPTS / "unmodified" / script.name, script)
-    status, out, err = init(script)
-    assert status == 0, err
-    assert "complete in it" not in out
-    written = tmp_path / f"{name}_tune.py"
-    assert f"import {name}\n" in written.read_text()
+    record = real.run(script, "sketch", unmodified=True, found=ScriptFacts(loader=0), baseline={"batch_size": 8})
+    assert not record.facts["missing"]
+    written.write_text(record.facts["text"])
+    assert f"import {name}\n" in record.facts["text"]
     assert trained(real, written).optimizer in ("AdamW", "SGD")
 
 
