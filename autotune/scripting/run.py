@@ -14,6 +14,7 @@ from torch import nn
 from autotune.config import Config
 from autotune.device import expand_segments_from_the_start
 from autotune.errors import WorkloadError
+from autotune.implementations import implementations
 from autotune.options import OPTIONS
 from autotune.plan import edits_of, plan_for
 from autotune.scripting.carried import NO_LOADER, NO_MODEL, UNKNOWN_LOADER, not_carried_out
@@ -146,11 +147,20 @@ class AppliedConfig:
         """Return why a part of the plan had nothing to be applied to."""
         if field in ("model_transforms", "tensor_transforms", "autocast_dtype") and not self.models.models:
             return NO_MODEL
-        if field == "optimizer" and not self.optimizers.optimizers:
-            return NO_OPTIMIZER
+        if field == "optimizer":
+            return self._why_no_implementation()
         if field != "loader" or self._training() is not None:
             return None
         return UNKNOWN_LOADER if self.loaders.seen else NO_LOADER
+
+    def _why_no_implementation(self) -> str | None:
+        """Return why no optimizer updates as the config says, or None; classes without the flag stay as they are."""
+        made = self.optimizers.optimizers
+        wanted = {name for name, on in self.plan.optimizer.items() if on}
+        if any(wanted <= implementations(item) for item in made):
+            return None
+        kinds = " and ".join(dict.fromkeys(type(item).__name__ for item in made))
+        return f"{kinds} does not take it" if made else NO_OPTIMIZER
 
     def _given(self, name: str) -> str | None:
         """Return why the training loader has no say in an option, or None."""

@@ -75,6 +75,23 @@ def test_what_cannot_be_applied_is_said_with_the_reason(run):
     assert "no DataLoader" in applied.refused["num_workers"]
 
 
+def test_an_optimizer_without_the_implementation_is_not_said_to_have_it(run, write):
+    script = write("""
+        import torch
+        from torch import nn
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+        def closure():
+            optimizer.zero_grad()
+            loss = model(torch.ones(8, 4)).square().mean()
+            loss.backward()
+            return loss
+        optimizer.step(closure)
+    """)
+    _, applied, _ = run(script, optimizer_impl="foreach")
+    assert applied.refused == {"optimizer_impl": "LBFGS does not take it"}
+
+
 def test_fp16_without_a_scaler_of_the_script_is_left_out(run, alone):
     torch.set_num_threads(1)
     _, applied, losses = run(PROGRAMS / "digits.py", precision="fp16")
