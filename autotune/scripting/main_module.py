@@ -1,4 +1,7 @@
-"""Running a script as `python script.py` does: as `__main__`, with its folder first on sys.path and its arguments."""
+"""Running a script as `python script.py` does: as `__main__`, with its folder first on sys.path and its arguments.
+
+One that imports relatively is run as `python -m package.script`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import torch
 
 from autotune.errors import ScriptError
+from autotune.workload.package import place_of
 from autotune.workload.script import QUIET, is_library
 from autotune.workload.start_up import torch_told_anew
 
@@ -34,10 +39,14 @@ def run_as_main(script: Path, arguments: tuple[str, ...], *, called: str = "") -
     """
     path = script.resolve()
     module = ModuleType("__main__")
-    # loader workers that are spawned find the script by __file__; without a spec, as for a script on the command line
-    vars(module).update(__file__=str(path), __spec__=None, __cached__=None, __builtins__=__builtins__)
+    place = place_of(path)
+    # loader workers that are spawned find the script by its spec, or by __file__ where it has none: as on the command
+    # line, only a module of a package has one
+    spec = spec_from_file_location(place.module, path) if place.module else None
+    vars(module).update(__file__=str(path), __spec__=spec, __cached__=None, __builtins__=__builtins__)
+    module.__package__ = spec.parent if spec else None
     code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    restore = _enter(module, [called or str(path), *arguments], str(path.parent))
+    restore = _enter(module, [called or str(path), *arguments], str(place.folder))
     try:
         with torch_told_anew(path.name):
             exec(code, vars(module))
@@ -101,7 +110,9 @@ def exit_error(script: Path, arguments: tuple[str, ...], error: SystemExit) -> S
             f"They go after --, as in: autotune search {script.name} -- --data folder"
         )
     else:
-        hint = f"Does it run by itself? python {script.name} {' '.join(arguments)}".rstrip()
+        place = place_of(script.resolve())
+        command = place.command if place.module else script.name
+        hint = f"Does it run by itself? python {command} {' '.join(arguments)}".rstrip()
     own = [frame for frame in frames if not is_library(frame.filename)]
     text = "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), f"SystemExit: {error.code}\n"])
     said = f": {message}" if message else f" with status {status}"

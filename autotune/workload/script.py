@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from autotune.errors import NO_TERMINAL, AutotuneError, ScriptError, asks_for_input, text_of
+from autotune.workload.package import place_of
 from autotune.workload.start_up import torch_told_anew
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
@@ -39,6 +40,8 @@ QUIET = {
 def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     """Import the script under its own name, with its folder first on sys.path and its own arguments.
 
+    One that imports relatively keeps its package: its name is dotted, and the package's folder is on sys.path.
+
     Raises:
         ScriptError: the script raised or called sys.exit; carries its own traceback.
     """
@@ -48,8 +51,9 @@ def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     if not script.is_file():
         raise ScriptError(f"{script.name} is not there any more", hint=f"Every trial imports {script}.")
     sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.parent))
-    name = script.stem if script.stem.isidentifier() else "script"
+    place = place_of(script)
+    sys.path.insert(0, str(place.folder))
+    name = place.module or (script.stem if script.stem.isidentifier() else "script")
     if name in sys.modules or name in sys.stdlib_module_names:
         name = f"{name}_script"  # a script called random.py must not replace the module of that name
     spec = importlib.util.spec_from_file_location(name, script)

@@ -189,3 +189,12 @@ def test_c76_overridden_methods_of_the_model_do_no_harm(real, write):
             + SOUND.replace("nn.Linear(4", "Own(4")
         )
     )
+
+
+def test_a_workload_of_a_package_finds_what_it_imports_relatively(real, write, tmp_path):
+    (tmp_path / "vision").mkdir()
+    write("def build_model(): return nn.Linear(4, 3)", "vision/nets.py")
+    script = write(
+        "from .nets import build_model\n" + SOUND.replace("lambda: nn.Linear(4, 3)", "build_model"), "vision/a.py"
+    )
+    assert real.probe(script).parameters == 15

@@ -1,0 +1,71 @@
+"""Scripts of a package, which run as `python -m package.script`."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from autotune.scripting.main_module import run_as_main
+from autotune.workload.package import place_of
+
+RELATIVE = "from .nets import build_model\n"
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Make a package in a package, whose script is given; return the script's path."""
+
+    def make(text, name="train.py"):
+        folder = tmp_path / "project" / "vision"
+        folder.mkdir(parents=True)
+        (folder.parent / "__init__.py").touch()
+        (folder / "__init__.py").touch()
+        (folder / "nets.py").write_text("import torch\ndef build_model(): return torch.nn.Linear(4, 1)\n")
+        script = folder / name
+        script.write_text(text)
+        return script
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        (RELATIVE, "project.vision.train"),
+        ("def main():\n    from ..data import load\n", "project.vision.train"),
+        ("from nets import build_model\n", ""),
+        (f"try:\n    {RELATIVE}except ImportError:\n    from nets import build_model\n", ""),
+        (f"if __package__:\n    {RELATIVE}else:\n    from nets import build_model\n", ""),
+    ],
+)
+def test_a_script_that_imports_relatively_is_a_module_of_its_package(package, tmp_path, text, module):
+    script = package(text)
+    place = place_of(script)
+    assert place.module == module
+    assert place.folder == (tmp_path if module else script.parent)
+
+
+def test_a_package_needs_no_init_file(tmp_path):
+    (tmp_path / "vision").mkdir()
+    script = tmp_path / "vision" / "train.py"
+    script.write_text(RELATIVE)
+    assert place_of(script).module == "vision.train"
+    assert place_of(script).folder == tmp_path
+    script.write_text("from ..data import load\n")
+    assert place_of(script).module == f"{tmp_path.name}.vision.train" if tmp_path.name.isidentifier() else ""
+
+
+@pytest.mark.parametrize(("name", "spec"), [("train.py", ".train"), ("__main__.py", ".__main__")])
+def test_a_script_of_a_package_runs_as_a_module_of_it(package, capsys, monkeypatch, name, spec):
+    script = package(
+        RELATIVE + "import sys\nif __name__ == '__main__':\n"
+        "    print(__package__, __spec__.name, build_model.__module__, sys.argv[1:])\n",
+        name,
+    )
+    for module in ("project", "project.vision", "project.vision.nets"):
+        monkeypatch.setitem(sys.modules, module, None)  # forgotten at the end
+        del sys.modules[module]
+    run_as_main(script, ("a",))
+    # as `python -m project.vision` prints it
+    assert capsys.readouterr().out == f"project.vision project.vision{spec} project.vision.nets ['a']\n"
