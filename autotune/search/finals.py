@@ -16,7 +16,7 @@ from autotune.numerics import Numerics, Status
 from autotune.options.accumulation import keeps_samples
 from autotune.plan import plan_for
 from autotune.records import TrialRecord
-from autotune.search.aim import FASTEST, Aim
+from autotune.search.aim import FASTEST
 from autotune.search.events import Events
 from autotune.search.guard import Guard
 from autotune.search.loop import Search
@@ -268,7 +268,7 @@ class _Finals:
 
     def _verified(self, claim: Claim, why: Attribution | None) -> Answer:
         if why is None:
-            stays = self._baseline_answers and _no_better(claim, self._aim)
+            stays = self._baseline_answers and self._no_better(claim)
             return self._answer(self._baseline if stays else Config(**claim.candidate), claim=claim)
         winner = Config(**claim.candidate)
         gains = {item.option: contribution(item).partition(": ")[2] for item in why.contributions}
@@ -278,6 +278,24 @@ class _Finals:
         answer = self._answer(config, claim=claim, gains=gains)
         taken_back = config != winner and why.confirmation is not None and config == Config(**why.confirmation.config)
         return replace(answer, confirmation=why.confirmation) if taken_back else answer
+
+    def _no_better(self, claim: Claim) -> bool:
+        """Return whether the config is proven to be no better than what there is, or nothing speaks for it."""
+        found = claim.comparison
+        if self._aim != FASTEST:
+            peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
+            return found is not None and self._aim.prefers_baseline(found.speedup, *peaks)
+        return claim.verdict in NO_FASTER or (claim.verdict is Verdict.INCONCLUSIVE and self._seems_no_faster(claim))
+
+    def _seems_no_faster(self, claim: Claim) -> bool:
+        """Return whether a config that nothing is proven of took as long as the baseline, as far as was measured."""
+        if claim.comparison is not None:
+            return claim.comparison.speedup <= 1
+        if (found := claim.figures) is not None:
+            return found.candidate_sample_s >= found.baseline_sample_s
+        of_search = {item.config: item.sample_s for item in self._search.eligible()}
+        own, baseline = of_search.get(Config(**claim.candidate)), self._search.baseline.sample_s
+        return own is not None and baseline is not None and own >= baseline
 
     def _answer(self, config: Config, *, claim: Claim | None = None, gains: Mapping[str, str] | None = None) -> Answer:
         numerics = None if config == self._baseline else self._guard(config)
@@ -289,15 +307,6 @@ def _with_pay_back(answer: Answer, folder: RunFolder, planned_samples: int | Non
         return answer
     found = pay_back(answer.claim, lambda number: read_record(folder.record(number)), planned_samples)
     return replace(answer, pay_back=found)
-
-
-def _no_better(claim: Claim, aim: Aim) -> bool:
-    """Return whether the config is proven to be no better than what there is."""
-    if aim == FASTEST:
-        return claim.verdict in NO_FASTER
-    found = claim.comparison
-    peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
-    return found is not None and aim.prefers_baseline(found.speedup, *peaks)
 
 
 def _expected_window_s(baseline: Measured) -> float:

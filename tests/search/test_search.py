@@ -20,7 +20,7 @@ from autotune.report.run import read_run
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes
 from autotune.trials.folder import RunFolder
-from tests.search.simulated import FACTS, MIB, Listener, SimulatedRunner
+from tests.search.simulated import FACTS, MIB, Listener, SimulatedRunner, measurement
 
 GIB = 1 << 30
 
@@ -512,10 +512,26 @@ def test_a_verification_of_equals_claims_nothing(search: Harness) -> None:
     assert str(status).startswith("what you run today; the best config found beside it: no measurable difference")
 
 
-def _equal(runner: SimulatedRunner) -> Any:
-    from autotune.records import TrialRecord
-    from tests.search.simulated import measurement
+@pytest.mark.parametrize(("rival_s", "kept"), [(1.5e-3, True), (0.5e-3, False)])
+def test_what_seemed_slower_is_no_answer_where_nothing_is_proven(search: Harness, rival_s: float, kept: bool) -> None:
+    """Other programs disturb every measurement."""
+    runner = SimulatedRunner()
 
+    def answer(spec: TrialSpec) -> TrialRecord:
+        today = spec.config["batch_size"] == 32 and spec.config["precision"] == "fp32"
+        found = measurement(spec.config, 1e-3 if today else rival_s, 100 * MIB, ("cpu_contended_hard",))
+        return TrialRecord(
+            number=spec.number, kind=spec.kind, config=spec.config, outcome=Outcome.OK, measurement=found, wall_s=5.0
+        )
+
+    runner._answer = answer  # type: ignore[method-assign]
+    beside = {name: False for name in ("channels_last", "drop_last")} | {"num_workers": 0, "num_threads": 0}
+    result = search(runner, trials=6, verify="quick", fixed=beside)
+    assert result.answers[0].sentence.startswith("inconclusive: ")
+    assert (result.best == result.search.space.baseline) == kept
+
+
+def _equal(runner: SimulatedRunner) -> Any:
     def answer(spec: TrialSpec) -> TrialRecord:
         found = measurement(spec.config, 1e-3 * (1 + 0.001 * (spec.number % 3)), 100 * MIB)
         return TrialRecord(
