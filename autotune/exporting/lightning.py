@@ -74,9 +74,10 @@ class Lightning(Target):
     def caveats(self, export: Export) -> Iterator[str]:
         if export.on_cpu:
             yield 'accelerator is "cpu" since the settings were measured on a CPU.'
-        if export.plan.scale_gradients and export.plan.optimizer.get("fused"):
+        dtype = export.plan.autocast_dtype
+        if dtype is not None and export.plan.optimizer.get("fused"):
             yield (
-                "Lightning does not clip gradients under 16-mixed where the optimizer is fused: it stops with a "
+                f"Lightning does not clip gradients under {PRECISION[dtype]} where the optimizer is fused: it stops with a "
                 "RuntimeError. Where you clip, leave fused=True out of make_optimizer."
             )
         if export.plan.accumulation > 1:
