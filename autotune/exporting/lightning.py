@@ -77,8 +77,8 @@ class Lightning(Target):
         dtype = export.plan.autocast_dtype
         if dtype is not None and export.plan.optimizer.get("fused"):
             yield (
-                f"Lightning does not clip gradients under {PRECISION[dtype]} where the optimizer is fused: it stops with a "
-                "RuntimeError. Where you clip, leave fused=True out of make_optimizer."
+                f"Lightning does not clip gradients under {PRECISION[dtype]} where the optimizer is fused: it stops "
+                "with a RuntimeError. Where you clip, leave fused=True out of make_optimizer."
             )
         if export.plan.accumulation > 1:
             yield (

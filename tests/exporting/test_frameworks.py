@@ -73,24 +73,29 @@ def test_trains_as_tuned_does(target, cases):
         assert by_framework == by_tuned, name
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("impl", ["fused", "foreach"])
-def test_lightning_clips_as_the_export_says(impl, precision):
+def test_lightning_clips_as_the_export_says():
     """Its plugin is asked for itself: a whole training in fp16 needs a card."""
     if find_spec("lightning") is None:
         pytest.skip("lightning is not installed: pip install 'autotune[frameworks]'")
     code = """
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-optimizer = torch.optim.AdamW([torch.ones(2, requires_grad=True)], **{IMPL: True})
-optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
-scaler = torch.amp.GradScaler("cpu") if PRECISION == "16-mixed" else None
-MixedPrecision(PRECISION, "cpu", scaler=scaler).clip_gradients(optimizer, 1.0)
+for precision, mixed in (("fp16", "16-mixed"), ("bf16", "bf16-mixed")):
+    for impl in ("fused", "foreach"):
+        optimizer = torch.optim.AdamW([torch.ones(2, requires_grad=True)], **{impl: True})
+        optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
+        scaler = torch.amp.GradScaler("cpu") if precision == "fp16" else None
+        try:
+            MixedPrecision(mixed, "cpu", scaler=scaler).clip_gradients(optimizer, 1.0)
+        except RuntimeError:
+            print(precision, impl)
 """
-    mixed = {"fp16": "16-mixed", "bf16": "bf16-mixed"}[precision]
-    code = code.replace("IMPL", repr(impl)).replace("PRECISION", repr(mixed))
     command = [sys.executable, "-W", "ignore", "-c", code]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    warned = "does not clip" in TARGETS["lightning"].write(Export(Config(precision=precision, optimizer_impl=impl)))
-    assert ("RuntimeError" in ended.stderr) is warned, ended.stderr
-    assert (ended.returncode != 0) is warned, ended.stderr
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    cases = [(precision, impl) for precision in ("fp16", "bf16") for impl in ("fused", "foreach")]
+    warned = [
+        f"{precision} {impl}"
+        for precision, impl in cases
+        if "does not clip" in TARGETS["lightning"].write(Export(Config(precision=precision, optimizer_impl=impl)))
+    ]
+    assert ended.stdout.splitlines() == warned
