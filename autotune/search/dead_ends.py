@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from autotune.config import Config
 from autotune.errors import DoesNotFit, ScriptError, SearchFailed
 from autotune.records import Failure, Outcome
 from autotune.search.measured import Measured
 from autotune.search.observation import Observation
 from autotune.trials.folder import RunFolder
 from autotune.words.figures import memory
+from autotune.words.text import values_text
 
 ALIKE = 3  # failures in a row with one reason, and nothing else: the rest would fail too
 ENDS_THE_SEARCH = (Outcome.ERROR, Outcome.NON_FINITE, Outcome.CRASHED)
@@ -36,7 +36,7 @@ def check_baseline(baseline: Measured, folder: RunFolder) -> None:
     trouble = record.failure or Failure(reason=record.outcome.value)
     raise ScriptError(
         f"the baseline does not run: {trouble.message or trouble.reason}",
-        hint=f"It is what you run today: {_shown(baseline.config)}. Its log: {folder.log(record.number)}",
+        hint=f"It is what you run today: {values_text(baseline.config)}. Its log: {folder.log(record.number)}",
         traceback=trouble.traceback,
     )
 
@@ -96,7 +96,3 @@ def nothing_usable(measured: Collection[Measured], folder: RunFolder, which: str
 
 def _worded(seen: Observation) -> str:
     return f"out of {seen.beside} memory" if seen.beside else seen.outcome.value.replace("_", " ")
-
-
-def _shown(config: Config) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.items())

@@ -17,6 +17,7 @@ from autotune.records import Outcome, TrialRecord
 from autotune.search.events import Events
 from autotune.search.specs import Specs
 from autotune.trials.runner import Runner
+from autotune.words.text import values_text
 
 
 class Guard:
@@ -99,7 +100,7 @@ class Guard:
             found, outcome = self._try(config, Task())
             if outcome is Outcome.OUT_OF_MEMORY and self._clock() < self._deadline:
                 found, _ = self._try(config, Task(float64=False))
-        told = ", ".join(f"{name}={value}" for name, value in config.difference(self._baseline).items())
+        told = values_text(config.difference(self._baseline))
         if found.status is Status.FAILED:
             self._events.note(f"{told} is demoted: {found.sentence}")
         elif found.status is Status.NOT_CHECKED:

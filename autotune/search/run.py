@@ -107,7 +107,7 @@ def search_workload(
         info = run_info(prepared, wishes, command)
         if earlier is not None:
             check_same(earlier, info)
-            info = replace(info, study=earlier.study)
+            info = replace(info, study=earlier.study, started_at=earlier.started_at)
         elif storage:  # the folder's own is new
             make_room(storage, info.study, force=force)
         write_atomically(folder.run, to_json(info))

@@ -13,6 +13,7 @@ import pytest
 from autotune.errors import RunFolderError, UsageError
 from autotune.machine import Machine
 from autotune.records import NOT_SCREENING, Limits
+from autotune.search.info import read_info
 from autotune.search.setup import GIB, Wishes, _limits
 from tests.search.simulated import FACTS, SimulatedRunner
 from tests.search.test_search import COMPILER, Harness
@@ -59,8 +60,10 @@ def test_the_same_search_again_is_refused_or_begins_anew(tmp_path: Path, storage
 def test_a_search_in_a_named_storage_is_resumed(tmp_path: Path, storage: str) -> None:
     search, rest = harness(tmp_path, "a"), SimulatedRunner()
     search(SimulatedRunner(), trials=4, storage=storage)
+    began = read_info(search.folder).started_at
     search(rest, trials=6, storage=storage, resume=True)
     assert len(rest.configs) == 2
+    assert read_info(search.folder).started_at == began  # the trials are of then
     assert "resumed with 4 trials measured before" in search.listener.notes
 
 
