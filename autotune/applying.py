@@ -33,8 +33,12 @@ def tuned_arguments(config: Config, facts: Facts, machine: Machine) -> str:
     return found
 
 
-def verify_line(folder: Path, source: Source) -> str:
-    """Return what measures a search's best config against the baseline: a command, or the same search from Python."""
+def verify_line(folder: Path, source: Source, other: Path | None = None) -> str:
+    """Return what measures a search's best config against the baseline: a command, or the same search from Python.
+
+    Args:
+        other: the file of another config that the search emitted, to be measured in the best one's place.
+    """
     if source.script:
-        return f"autotune verify {shlex.quote(str(folder))}"
+        return f"autotune verify {shlex.quote(str(other or folder))}"
     return f'autotune.tune(workload, ..., out={json.dumps(str(folder))}, verify="full", resume=True)'

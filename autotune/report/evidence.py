@@ -101,10 +101,10 @@ class Evidence:
         facts, machine = from_plain(Facts, info.facts), from_plain(Machine, info.machine)
         return apply_line(answer.path, info.source, tuned_arguments(answer.config, facts, machine))
 
-    @property
-    def verify_line(self) -> str:
-        """What proves the best answer, where nothing has."""
-        return verify_line(self.run.folder.path, self.run.info.source)
+    def verify_line(self, answer: Answer) -> str:
+        """Return what proves an answer, where nothing has."""
+        other = None if answer.role == BEST else answer.path
+        return verify_line(self.run.folder.path, self.run.info.source, other)
 
     def arms(self) -> Iterator[tuple[str, Config]]:
         """Yield the configs that stand out: role and config, the baseline's first, none of them twice."""

@@ -88,7 +88,7 @@ def _verdict(evidence: Evidence, answer: Answer) -> str:
         return "; ".join(filter(None, (memory_told(evidence, answer), answer.sentence)))
     if not changes(answer.config, evidence.run.baseline):
         return "Keep what you run today; nothing was verified."
-    return f"Not verified: run `{evidence.verify_line}`"
+    return f"Not verified: run `{evidence.verify_line(answer)}`"
 
 
 def _options_table(evidence: Evidence, answer: Answer) -> Table:

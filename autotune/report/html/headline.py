@@ -46,7 +46,7 @@ def _answer(evidence: Evidence, answer: Answer, several: bool) -> Html:
 
 def _verdict(evidence: Evidence, answer: Answer) -> Html:
     if answer.claim is None:
-        how = tag("code", evidence.verify_line)
+        how = tag("code", evidence.verify_line(answer))
         told: str = join("One search proves nothing: single runs differ by luck. Proof: ", how)
         if not answer.config.difference(evidence.run.baseline):
             told = f"Nothing was verified: {evidence.why_unchanged}."

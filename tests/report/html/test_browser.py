@@ -109,6 +109,17 @@ def test_the_page_never_scrolls_sideways(saw, verified, believed, screen):
     assert wide == 0
 
 
+def test_a_value_that_names_modules_is_read_whole_on_a_phone(saw, save, mixed):
+    run = save(mixed)
+    value = "all but encoder.*:Dropout2d decoder.*:Dropout2d head.*:Dropout2d"
+    run.folder.best.write_text(f'[options]\nprecision = "bf16"\ninplace_activations = "{value}"\n')
+    page = saw(run, screen=PHONE)
+    right, seen = page.run(
+        "return [document.querySelector('table.options').getBoundingClientRect().right, window.innerWidth]"
+    )
+    assert right <= seen
+
+
 def test_hostile_names_stay_text(saw, save):
     page = saw(hostile(save))
     assert page.count("img") == 0

@@ -88,6 +88,15 @@ def test_unverified_makes_no_claim(save, mixed, believed):
     assert "believed 1.4x, not measured alone" in text
 
 
+def test_each_unverified_answer_says_what_proves_it(save, mixed):
+    run = save(mixed)
+    for path, size in ((run.folder.best, 128), (run.folder.best_same_batch, 64)):
+        path.write_text(f'[options]\nbatch_size = {size}\nprecision = "bf16"\n[measured]\nstatus = "screening"\n')
+    first, second = text_of(run).split("Best config with the baseline")
+    assert f"autotune verify {run.folder.path} " in first
+    assert f"autotune verify {run.folder.best_same_batch} " in second
+
+
 def test_every_plot_is_there(verified, believed):
     names = list(figures_of(verified, believed))
     assert names == [
@@ -152,6 +161,18 @@ def test_beliefs_are_marked_as_such(save, mixed, believed):
     (trace,) = figure["traces"]
     assert trace["name"] == "believed"
     assert trace["marker"]["symbol"].endswith("-open")
+
+
+def test_a_value_that_names_modules_leaves_the_plot_its_room(save, mixed, believed):
+    named = "all but encoder.*:Dropout2d decoder.*:Dropout2d head.*:Dropout2d neck.*:Dropout2d"
+    run = save(mixed)
+    run.folder.best.write_text(f'[options]\ninplace_activations = "{named}"\n[measured]\nstatus = "screening"\n')
+    values = [replace(effect, option="inplace_activations") for effect in believed.effects]
+    found = replace(believed, effects=(replace(values[0], value=named), replace(values[1], value="off")))
+    (label,) = figures_of(run, found)["gains-best"]["traces"][0]["y"]
+    assert label.startswith("inplace_activations = all")
+    assert len(label.split("<br>")) == 3
+    assert all(len(line) <= 26 for line in label.split("<br>"))
 
 
 def test_blocks_of_windows_are_drawn_too(verified):

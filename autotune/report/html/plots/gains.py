@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.report.evidence import BEST, Answer, Evidence
-from autotune.report.html.markup import escape
 from autotune.report.html.plots.figure import Figure, Trace, lines, marker, points, role
 from autotune.report.outcome import changes
 from autotune.search.verification.wording import contribution
 from autotune.words.text import value_text
+
+NAME_WIDTH, NAME_LINES = 26, 3  # of an axis: a value may name many modules, and the plot needs room, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ def _figure(answer: Answer, found: list[Gain]) -> Figure:
     if not all(gain.measured for gain in found):
         told.append("Hollow: what the search's models believe, with about 95 % of their belief; not a measurement.")
     of = "" if answer.role == BEST else ": best at the same batch"
-    height = 120 + 40 * len(found)
+    height = 120 + 48 * len(found)
     # room for the names: Plotly would take it from the plot itself on a phone
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "times as slow without it"}},
@@ -100,7 +102,7 @@ def _trace(answer: Answer, group: list[Gain], measured: bool) -> Trace:
     symbol = "square" if measured else "circle-open"
     return points(
         [gain.ratio for gain in group],
-        [str(escape(gain.name.replace(" = ", " = ", 1))) for gain in group],
+        [lines(*textwrap.wrap(gain.name, NAME_WIDTH, max_lines=NAME_LINES, placeholder=" ...")) for gain in group],
         [lines(gain.words, f"interval {gain.lower:.3f} to {gain.upper:.3f}") for gain in group],
         name="measured" if measured else "believed",
         marker=marker(answer.role, symbol=symbol, size=11),
