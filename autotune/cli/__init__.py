@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
+from pathlib import Path
 
 import typer
 
@@ -28,6 +30,8 @@ from autotune.cli.output import FULL, WRITES_FAILED, discard
 from autotune.errors import AutotuneError, UsageError
 
 STDOUT = 1
+PACKAGE = Path(__file__).parents[1]
+AS_EVER = warnings.formatwarning
 
 app = typer.Typer(
     name="autotune",
@@ -72,6 +76,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a script's words and names may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = _format_warning
     try:
         if not sys.platform.startswith("linux"):
             raise UsageError(f"autotune works on Linux; this is {sys.platform}")
@@ -94,6 +99,17 @@ def main() -> None:
         discard(STDOUT)  # what is left in the buffer would fail once more
         _print_error(AutotuneError(f"{WRITES_FAILED}: {error.strerror}"))
         sys.exit(1)
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning of ours as one line, without our code; a script's own as ever."""
+    if Path(filename).is_relative_to(PACKAGE):
+        from autotune.words.text import clean
+
+        return f"warning: {clean(str(message))}\n"
+    return str(AS_EVER(message, category, filename, lineno, line))
 
 
 def _unusable(error: OSError) -> UsageError:

@@ -75,6 +75,8 @@ def verify(
     document = read_document(path)
     made_for = document.get("workload", {})
     source = _source(made_for, script, path)
+    if script is None and not Path(source.script).exists():
+        raise UsageError(f"{path} was made for {source.script}, which is not here", hint="Say where: --script train.py")
     check_script(source)
     today = parse_values(baseline) if baseline else _baseline(made_for, path)
     wishes = Wishes(

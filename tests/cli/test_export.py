@@ -44,6 +44,13 @@ def test_prints_the_file_with_the_notes(to, config, run):
     assert "learning rate is left as it is" in " ".join(ended.out.replace("#", "").split())
 
 
+def test_a_config_of_another_machine_is_told_in_lines_of_their_own(config, process):
+    ended = process("export", config, "--to", "json")
+    assert ended.status == 0
+    assert f"warning: {config} was made for device NVIDIA H200 (here " in ended.err
+    assert all(line.startswith("warning: ") for line in ended.err.splitlines())
+
+
 @pytest.mark.filterwarnings("ignore:.*was made for")
 def test_what_is_left_out_is_said_on_standard_error(config, run):
     ended = run("export", "best.toml", "--to", "transformers")

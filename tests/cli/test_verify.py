@@ -101,6 +101,14 @@ def test_a_device_that_is_none_is_one_clear_message(device, asked, run, write, t
     assert not asked
 
 
+def test_a_config_whose_script_is_elsewhere_asks_where(asked, run, tmp_path):
+    (tmp_path / "best.toml").write_text("[options]\nbatch_size = 64\n[workload]\nscript = '/elsewhere/train.py'\n")
+    ended = run("verify", "best.toml")
+    ended.check_clear()
+    assert "/elsewhere/train.py, which is not here\nSay where: --script" in ended.message
+    assert not asked
+
+
 def test_the_proof_of_a_search_is_not_replaced(asked, run, write, tmp_path):
     write("")
     (tmp_path / "best.toml").write_text("[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n")
