@@ -271,7 +271,9 @@ def _title(prepared: Prepared, wishes: Wishes, verify: str) -> list[str]:
         f"step: {facts.step}; batch: {facts.batch_structure}",
         f"searching {', '.join(tuned) or 'nothing'}: {space.size():,} combinations, {wishes.trials} trials",
     ]
-    for name, value in facts.baseline.items():
+    # what a script gives its own loader stays with it
+    named = wishes.baseline if facts.script is not None else facts.baseline
+    for name, value in named.items():
         if name in space.reasons and name not in space.choices and value != OPTIONS[name].default:
             lines.append(f"the baseline's {name} = {value} is left out: {space.reasons[name]}")
     if facts.script is not None:

@@ -14,6 +14,7 @@ import pytest
 
 from autotune.config import Config, read_document
 from autotune.errors import DoesNotFit, RunFolderError, ScriptError, SearchFailed, UsageError
+from autotune.facts import ScriptFacts
 from autotune.records import Outcome, Source, TrialRecord, TrialSpec
 from autotune.report.evidence import gather
 from autotune.report.run import read_run
@@ -529,6 +530,15 @@ def test_what_seemed_slower_is_no_answer_where_nothing_is_proven(search: Harness
     result = search(runner, trials=6, verify="quick", fixed=beside)
     assert result.answers[0].sentence.startswith("inconclusive: ")
     assert (result.best == result.search.space.baseline) == kept
+
+
+@pytest.mark.parametrize("script_facts", [None, ScriptFacts(loader=0, made_at="train.py:9")])
+def test_a_baseline_is_left_out_where_it_is_ours_to_apply(search: Harness, script_facts: ScriptFacts | None) -> None:
+    """An argument that a script gives its own DataLoader stays there."""
+    facts = dataclasses.replace(FACTS, baseline={"batch_size": 32, "pin_memory": True}, script=script_facts)
+    search(SimulatedRunner(facts=facts), trials=2)
+    said = "the baseline's pin_memory = True is left out: there is no accelerator to copy to"
+    assert (said in search.listener.title) == (script_facts is None)
 
 
 def _equal(runner: SimulatedRunner) -> Any:
