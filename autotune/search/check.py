@@ -65,7 +65,10 @@ def verify_config(
     if config is not None:
         _check_applies(config, prepared.space)
         if candidate == baseline:
-            raise UsageError("the config is what the baseline already runs, so there is nothing to compare")
+            raise UsageError(
+                "the config is what the baseline already runs, so there is nothing to compare",
+                hint="Another config of its run: autotune show RUN TRIAL --out mine.toml, and verify that file.",
+            )
     refusal = prepared.space.legal(candidate)
     if refusal is not None:
         raise UsageError(f"the config, with batch_size = {candidate.value('batch_size')}, cannot run here: {refusal}")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.config import Config, read_document
+from autotune.errors import UsageError
 from autotune.numerics import Comparison, Figure, Numerics, Status
 from autotune.records import Outcome, Source, TrialSpec
 from autotune.search.check import verify_config
@@ -214,3 +215,11 @@ def test_verify_checks_the_config_before_it_measures(search: Told, status: Statu
     assert [spec.kind for spec in runner.asked][:2] == ["numerics", "verification"]
     _, untested = verify_config(source, None, search.folder, wishes, runner, search.listener, how="quick")
     assert untested is None
+
+
+def test_verify_of_what_the_baseline_runs_names_the_way_to_another_config(search: Told) -> None:
+    search.folder.create()
+    source, wishes = Source(script=str(search.script)), Wishes(host_memory_limit_bytes=GIB)
+    with pytest.raises(UsageError, match="nothing to compare") as refused:
+        verify_config(source, Config(batch_size=32), search.folder, wishes, SimulatedRunner(), search.listener)
+    assert "autotune show RUN TRIAL --out" in refused.value.hint
