@@ -58,6 +58,8 @@ def alternatives(evidence: Evidence, answer: Answer) -> str:
     choice = evidence.verification.choice if evidence.verification else None
     if choice is None or answer.claim is None or not choice.ranking:
         return ""
+    if not answer.config.difference(evidence.run.baseline):
+        return ""  # the baseline stays: the choice was among its rivals
     chosen = Config(**answer.claim.candidate)
     if Config(**choice.ranking[0].config).difference(chosen):
         return ""

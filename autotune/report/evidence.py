@@ -21,7 +21,7 @@ from autotune.repeats import standing
 from autotune.report.outcome import row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run
-from autotune.search.verification import Attribution, Claim, Verification, sentence
+from autotune.search.verification import Attribution, Claim, Verdict, Verification, sentence
 from autotune.search.verification.attribution import Confirmation, Contribution
 
 if TYPE_CHECKING:
@@ -146,9 +146,11 @@ class Evidence:
             return "no other config was tried"
         if not any(row.rank is not None and row.differs for row in self.rows):
             return "no other config was measured within the limits"
-        claimed = self.answers and self.answers[0].claim is not None
+        claimed = self.answers[0].claim if self.answers else None
         first = next((row for row in self.rows if row.rank == 1), None)
         fastest_wins = self.run.info.objective != "memory"
+        if claimed and claimed.verdict is Verdict.INCONCLUSIVE and fastest_wins:
+            return "what was verified beside it took no less time, as far as was measured"
         if claimed or not fastest_wins or first is None or not first.differs:
             return "the baseline is the best config found"
         dropped = self.verification.dropped if self.verification else ()

@@ -306,6 +306,23 @@ def test_a_winner_that_proves_slower_is_not_recommended(verified):
     assert "Keep what you run today: the search's best proved slower." in text
 
 
+def test_a_baseline_that_stays_unproven_says_why_and_names_no_rivals_of_another(verified):
+    found = Verification.load(verified.folder.verification)
+    first = replace(found.choice.ranking[0], config=found.best.candidate)
+    tied = replace(first, config={**found.best.candidate, "optimizer_impl": "foreach"}, tied=True)
+    found = replace(found, same_batch=None, choice=replace(found.choice, ranking=(first, tied)))
+    found.save(verified.folder.verification)
+    verified.folder.best_same_batch.unlink()
+    assert "Not told from it in the choice" in text_of(verified)
+    claim = replace(found.best, verdict=Verdict.INCONCLUSIVE, reason="environment: 1 of 2 windows disturbed (x)")
+    replace(found, best=claim).save(verified.folder.verification)
+    status = f'[measured]\nstatus = "{sentence(claim)}"\nverdict = "inconclusive"\n'
+    verified.folder.best.write_text(f"[options]\nbatch_size = 64\n{status}")
+    text = text_of(verified)
+    assert "Keep what you run today: what was verified beside it took no less time, as far as was measured." in text
+    assert "Not told from it in the choice" not in text
+
+
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>$policy ${style}\x1b[31m"
 
 
