@@ -110,6 +110,47 @@ def test_a_script_with_a_main_guard_is_imported_from(real, tmp_path, name):
     assert trained(real, written).optimizer in ("AdamW", "SGD")
 
 
+PACKAGED = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, Dataset
+    {imports}
+
+    def main():
+        model = nets.Net(8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(20):
+            for x, y in DataLoader(nets.Data(), batch_size=8):
+                optimizer.zero_grad()
+                nn.functional.mse_loss(model(x), y).backward()
+                optimizer.step()
+
+    if __name__ == "__main__":
+        main()
+"""
+NETS = """
+    import torch
+    class Data(torch.utils.data.Dataset):
+        def __len__(self): return 64
+        def __getitem__(self, index): return torch.ones(4), torch.ones(1)
+    class Net(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Linear(width, 1))
+        def forward(self, x): return self.layers(x)
+"""
+
+
+@pytest.mark.parametrize("imports", ["from . import nets", "from vision import nets"])
+def test_the_file_of_a_script_of_a_package_is_of_that_package(real, write, tmp_path, imports):
+    (tmp_path / "vision").mkdir()
+    write(NETS, "vision/nets.py")
+    script = write(PACKAGED.format(imports=imports), "vision/train.py")
+    record = real.run(script, "sketch", unmodified=True, found=ScriptFacts(loader=0), baseline={"batch_size": 8})
+    assert "return vision.nets.Net(8)" in record.facts["text"]
+    assert trained(real, write(record.facts["text"], "vision/train_tune.py")).parameters == 49
+
+
 def test_what_does_not_show_is_named_and_stands_in_the_file(init, real, tmp_path):
     script = tmp_path / "dcgan.py"
     shutil.copy(SCRIPTS / "unmodified" / script.name, script)

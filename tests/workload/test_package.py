@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from autotune.scripting.main_module import run_as_main
-from autotune.workload.package import place_of
+from autotune.workload.package import Place, place_of
 
 RELATIVE = "from .nets import build_model\n"
 
@@ -54,6 +55,51 @@ def test_a_package_needs_no_init_file(tmp_path):
     assert place_of(script).folder == tmp_path
     script.write_text("from ..data import load\n")
     assert place_of(script).module == f"{tmp_path.name}.vision.train" if tmp_path.name.isidentifier() else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("from project.vision.nets import build_model\n", "project.vision.train"),
+        ("def main():\n    import shared.data\n", "project.vision.train"),
+        ("import shared, nets\n", ""),  # it is run from its own folder
+        ("import sys\nsys.path.insert(0, '../..')\nimport shared\n", ""),
+        ("try:\n    import shared\nexcept ImportError:\n    pass\n", ""),
+        ("import runs, absent, torch\n", ""),
+    ],
+)
+def test_a_script_that_imports_from_above_is_a_module_beside_that(package, tmp_path, text, module):
+    script = package(text)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "data.py").touch()
+    (tmp_path / "runs").mkdir()  # of other files
+    place = place_of(script)
+    assert place.module == module
+    assert place.folder == (tmp_path if module else script.parent)
+
+
+def test_what_an_earlier_run_imported_makes_no_difference(package, monkeypatch):
+    script = package("import project\nfrom project.vision.nets import build_model\n")
+    for module in ("project", "project.vision", "project.vision.nets"):
+        monkeypatch.setitem(sys.modules, module, None)
+        del sys.modules[module]
+    for _ in range(2):
+        run_as_main(script, ())
+    assert "project.vision.nets" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "line"),
+    [
+        ("", "train", "import train"),
+        ("project.train", "train", "from . import train"),
+        ("project.train", "project.nets.small", "from .nets import small"),
+        ("project.vision.train", "train", "from ..vision import train"),
+        ("project.vision.train", "project.nets", "from .. import nets"),
+    ],
+)
+def test_a_module_beside_a_script_imports_as_of_its_package(module, imported, line):
+    assert Place(Path(), module).importing(imported) == line
 
 
 @pytest.mark.parametrize(("name", "spec"), [("train.py", ".train"), ("__main__.py", ".__main__")])

@@ -27,6 +27,7 @@ from autotune.scripting.sketch.rebuilt import rebuild
 from autotune.scripting.sketch.step import WHOLE, StepWatch
 from autotune.scripting.trial import keep, script_of
 from autotune.scripting.watch import MIN_UPDATES
+from autotune.workload.package import Place, place_of
 from autotune.workload.static import look
 
 MAX_LINES_SHOWN = 30  # of the script's loop, where its step is left to a person
@@ -39,6 +40,7 @@ def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, A
     "missing" is what a person completes in it, "left_out" what the script does and it does not, in words.
     """
     script = Path(spec.source.script)
+    place = place_of(script.resolve())
     changes, constructions = Changes(), Constructions()
     driver = Driver(script_of(spec.source), Plan(), device_named(spec.device))
     keep(driver)
@@ -86,7 +88,7 @@ def sketch_script(spec: TrialSpec, progress: Callable[..., None]) -> dict[str, A
                 raise ScriptError(f"{script.name} ended without an update of any optimizer")
         finally:
             driver.close()
-        return _Sketch(spec, driver, writer, watch, hosts).write()
+        return _Sketch(spec, driver, writer, watch, hosts).write(place)
     finally:
         changes.undo()
 
@@ -103,22 +105,24 @@ class _Sketch:
         self._left_out: list[str] = []
         """what the script does and the file does not"""
 
-    def write(self) -> dict[str, Any]:
+    def write(self, place: Place) -> dict[str, Any]:
         parts = [self._model(), self._dataset(), self._optimizer(), self._step()]
         workload = self._workload()
         copies = ""
         if self._writer.names and not self._writer.script:
             copies = copied(self._script, self._writer.names, self._variable)
-        imports = sorted({"autotune", "torch", *self._writer.imports})
+        imports = [f"import {name}" for name in sorted({"autotune", "torch", *self._writer.imports})]
+        own = [name for name in sorted(self._writer.imports) if place.has(name)][:1]  # one tells where the file belongs
         if self._writer.names and self._writer.script:
-            imports.append(self._writer.script)
+            own = [self._writer.script]
+        imports += [place.importing(name) for name in own]
         head = f'"""The workload of {self._script.name}, as it was seen while that ran.\n\n'
         if self._left_out:
             head += "What the script does and this does not is marked TODO.\n\n"
         if self._missing:
             head += f"To complete: {', '.join(self._missing)}. Then: "
         command = f"autotune search {self._script.stem}_tune.py"
-        head += f'{command}\n"""\n\n' + "\n".join(f"import {name}" for name in dict.fromkeys(imports))
+        head += f'{command}\n"""\n\n' + "\n".join(imports)
         text = "\n\n\n".join(filter(None, [head, copies, *parts, workload])) + "\n"
         return {"text": text, "missing": self._missing, "left_out": self._left_out}
 
