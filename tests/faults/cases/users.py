@@ -230,7 +230,7 @@ USERS = {
     ),
     "C49": case(
         "workers draw the same random numbers",
-        "workload/test_probe.py::test_c49_generators_kept_by_the_dataset_are_named",
+        "workload/test_probe.py::test_c49_generators_kept_by_the_dataset_or_its_transforms_are_named",
         "search/test_emit.py::test_c49_workers_that_would_repeat_random_numbers_are_named",
     ),
     "C51": case(
