@@ -102,6 +102,20 @@ def test_accumulated_gradients_are_accumulated(sketched):
     assert "'accumulation': 4" in text
 
 
+@pytest.mark.parametrize("weight", ["(number % 3 + 1)", "x.norm()"])
+def test_a_loss_that_is_weighed_differently_in_each_step_is_left_to_a_person(sketched, weight):
+    loss = f"{weight} * cross_entropy(model(x), y)"
+    text, missing, _ = sketched(f"optimizer.zero_grad(); ({loss}).backward(); optimizer.step()")
+    assert missing == ["training_step"]
+    assert "weighs its loss differently from step to step" in text
+
+
+def test_a_loss_that_is_weighed_alike_is_written_down_with_its_weight(sketched):
+    text, missing, _ = sketched(PLAIN.replace("cross", "(0.5 * cross").replace(".backward", ").backward"))
+    assert not missing
+    assert "return 0.5 * torch.nn.functional.cross_entropy(" in text
+
+
 def test_gradients_that_a_script_adds_up_are_no_mean(sketched):
     text, missing, _ = sketched(every_fourth("cross_entropy(model(x), y)"))
     assert not missing

@@ -31,6 +31,7 @@ LOSSES = (
 """losses of torch.nn.functional, which the modules call, too"""
 
 WHOLE = "training_step(tuned, model, batch) can make the whole step"
+SAME = 0.01  # of factors of losses that were rounded to half precision
 
 
 @dataclass
@@ -51,8 +52,6 @@ class StepWatch:
     def __init__(self, models: list[nn.Module], writer: Writer) -> None:
         self.looks: dict[int, ModelLook] = {}
         """the models, by their number, before their first forward"""
-        self.trouble = "no step was seen"
-        """why there is no code"""
         self.line = 0
         """of the script, where its backward pass starts"""
         self.several = False
@@ -60,9 +59,13 @@ class StepWatch:
         self.around = Around()
         self._models, self._writer = models, writer
         self._step = Step()
+        self._unseen = "no step was seen"
+        """why none could be written down"""
         self._call = self._loss = ""
         self._factor = 1.0
         """what the script multiplies the loss with before its backward pass"""
+        self._varies = False
+        """whether that is another factor in another step"""
         self._scaled: tuple[Any, Any] = (None, None)
         """the last loss that a gradient scaler has scaled, before and after"""
         self._passes = 0
@@ -76,9 +79,20 @@ class StepWatch:
         return max(self._per_update, key=lambda count: self._per_update[count], default=1)
 
     @property
+    def trouble(self) -> str:
+        """Why there is no code; empty: there is."""
+        if len(self._models) > 1:
+            return f"the script trains several models: {WHOLE}"
+        if self.several:
+            return f"the script makes several backward passes on a batch: {WHOLE}"
+        if self._varies:
+            return "the script weighs its loss differently from step to step"
+        return self._unseen
+
+    @property
     def code(self) -> list[str]:
         """The body of a training step; empty: it does not show."""
-        if not self._loss or self.several or len(self._models) > 1:
+        if self.trouble:
             return []
         if math.isclose(self._factor * self.passes, 1.0, rel_tol=1e-3):  # as a workload's accumulation has it
             return [self._call, f"return {self._loss}"]
@@ -127,7 +141,7 @@ class StepWatch:
 
     def forward_ends(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """A model was called with these arguments."""
-        if not self._loss and torch.is_grad_enabled():
+        if torch.is_grad_enabled():
             self._step.calls.append((args, kwargs, output))
 
     def updated(self) -> None:
@@ -147,7 +161,7 @@ class StepWatch:
             result = plain(*args, **kwargs)
             if torch.compiler.is_compiling():
                 return result
-            if not self._loss and isinstance(result, Tensor) and result.requires_grad:
+            if isinstance(result, Tensor) and result.requires_grad:
                 self._step.losses.append((name, args, kwargs, result))
             return result
 
@@ -158,20 +172,23 @@ class StepWatch:
         self._passes += 1
         self._step.backwards += 1
         self.several = self.several or self._step.backwards > 1
-        if self.several or len(self._models) > 1:
-            what = "trains several models" if len(self._models) > 1 else "makes several backward passes on a batch"
-            self.trouble = f"the script {what}: {WHOLE}"
+        unscaled, scaled = self._scaled
+        loss = unscaled if tensors is scaled else tensors
         if self._loss:
+            self._compare(self._step, loss)
             return
         self.line = _line()
         try:
-            self._write(self._step, tensors)
+            self._write(self._step, loss)
         except Unseen as error:
-            self.trouble = self.trouble if self.several else str(error)
+            self._unseen = str(error)
 
-    def _write(self, step: Step, tensors: Any) -> None:
-        unscaled, scaled = self._scaled
-        loss = unscaled if tensors is scaled else tensors
+    def _compare(self, step: Step, loss: Any) -> None:
+        """See whether another step weighs its loss as the one that was written down."""
+        factor = _factor(step, loss) if isinstance(loss, Tensor) else None
+        self._varies |= factor is None or not math.isclose(factor, self._factor, rel_tol=SAME)
+
+    def _write(self, step: Step, loss: Any) -> None:
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise Unseen("the backward pass starts from more than one number")
         if len(step.calls) != 1:
@@ -181,21 +198,18 @@ class StepWatch:
         given = [_path(item, known, self._writer) for item in args]
         given += [f"{name}={_path(item, known, self._writer)}" for name, item in kwargs.items()]
         outputs = dict(_tensors("output", output))
-        found = next((item for item in outputs.items() if _is_multiple(loss, item[1])), None)
-        if found is None:
-            found = self._loss_of(step, loss, {**outputs, **known})
-        self._factor = 1.0 if loss is found[1] else float(loss.detach() / found[1].detach())
-        if not math.isfinite(self._factor):
-            raise Unseen("the loss is 0 or not finite")
-        self._call, self._loss = f"output = model({', '.join(given)})", found[0]
-
-    def _loss_of(self, step: Step, loss: Tensor, known: Mapping[str, Tensor]) -> tuple[str, Tensor]:
-        """Return the call of the loss's function, and what it returned."""
-        name, args, kwargs, result = next(
-            (item for item in step.losses if _is_multiple(loss, item[3])), ("", (), {}, loss)
-        )
-        if not name:
+        factor = _factor(step, loss)
+        if factor is None:
             raise Unseen("the loss is computed in a way of its own")
+        if not math.isfinite(factor):
+            raise Unseen("the loss is 0 or not finite")
+        own = next((path for path, item in outputs.items() if _is_multiple(loss, item)), None)
+        self._loss = own or self._loss_of(step, loss, {**outputs, **known})
+        self._call, self._factor, self._unseen = f"output = model({', '.join(given)})", factor, ""
+
+    def _loss_of(self, step: Step, loss: Tensor, known: Mapping[str, Tensor]) -> str:
+        """Return the call of the loss's function."""
+        name, args, kwargs, _ = next(item for item in step.losses if _is_multiple(loss, item[3]))
         parts = [_path(item, known, self._writer) for item in args]
         usual = defaults_of(inspect.unwrap(getattr(functional, name)))
         parts += [
@@ -203,7 +217,17 @@ class StepWatch:
             for key, item in kwargs.items()
             if not is_default(usual, key, item)
         ]
-        return f"torch.nn.functional.{name}({', '.join(parts)})", result
+        return f"torch.nn.functional.{name}({', '.join(parts)})"
+
+
+def _factor(step: Step, loss: Tensor) -> float | None:
+    """Return how many times a loss that the model or a function of LOSSES returned this one is; None: of none."""
+    of_models = (item for *_, output in step.calls for _, item in _tensors("output", output))
+    results = (*of_models, *(result for *_, result in step.losses))
+    found = next((item for item in results if _is_multiple(loss, item)), None)
+    if found is None:
+        return None
+    return 1.0 if loss is found else float(loss.detach() / found.detach())
 
 
 def _is_multiple(loss: Tensor, result: Tensor) -> bool:
