@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.documents import read_record, to_json
+from autotune.documents import to_json
 from autotune.errors import AutotuneError
-from autotune.outcomes import DAMAGED, Classified, classify_exit, failure
 from autotune.records import Failure, Outcome, TrialRecord, TrialSpec
+from autotune.trials.ending import Ending, conclude, tail
 from autotune.trials.folder import SCRATCH, write_atomically
 from autotune.trials.groups import end_group, remove_shared_memory, wait_until_gone
 from autotune.trials.sandbox import remove
@@ -97,11 +97,11 @@ class ForkServerRunner:
             watched = self._watch(connection, spec, log, progress, report)
         except (ServerDied, BrokenPipeError, ConnectionResetError):
             self._forget_server()
-            watched = _Ending(None, Failure(reason="the fork server ended", message=_tail(self._server_log)), {})
+            watched = Ending(None, Failure(reason="the fork server ended", message=tail(self._server_log)), {})
         finally:
             os.close(progress)
             remove(scratch_of(spec))
-        record = _conclude(spec, watched, log)
+        record = conclude(spec, watched, log)
         record = replace(record, started_at=started_at, wall_s=time.perf_counter() - began)
         write_atomically(Path(spec.record_path), to_json(record))
         return record
@@ -162,9 +162,7 @@ class ForkServerRunner:
             self._message()
         except (ServerDied, TimeoutError, ConnectionResetError):
             self._forget_server()
-            raise AutotuneError(
-                "the process that starts trials did not come up", hint=_tail(self._server_log)
-            ) from None
+            raise AutotuneError("the process that starts trials did not come up", hint=tail(self._server_log)) from None
         return ours
 
     def _forget_server(self) -> None:
@@ -211,7 +209,7 @@ class ForkServerRunner:
         message = self._message()
         return message.get("status") if message.get("pid") == pid else None
 
-    def _watch(self, connection: socket.socket, spec: TrialSpec, log: Path, progress: int, report: Report) -> _Ending:
+    def _watch(self, connection: socket.socket, spec: TrialSpec, log: Path, progress: int, report: Report) -> Ending:
         """Follow a trial until the last process of its group is gone."""
         pid = self._begun()
         try:
@@ -256,8 +254,8 @@ class ForkServerRunner:
             remove_shared_memory({pid, *watchdog.family})
             watchdog.close()
         if ending is not None:
-            return _Ending(ending[0], ending[1], watchdog.seen())
-        return _Ending(status, None, watchdog.seen())
+            return Ending(ending[0], ending[1], watchdog.seen())
+        return Ending(status, None, watchdog.seen())
 
 
 def _folder_of_sockets() -> str:
@@ -270,60 +268,6 @@ def _folder_of_sockets() -> str:
 def scratch_of(spec: TrialSpec) -> Path:
     """Return the folder that takes what a trial writes."""
     return Path(spec.record_path).resolve().with_suffix(SCRATCH)
-
-
-class _Ending:
-    """How a trial's process ended: its wait status, or the outcome that we put on it."""
-
-    def __init__(self, how: int | Outcome | None, trouble: Failure | None, seen: Mapping[str, Any]) -> None:
-        self.how, self.trouble, self.seen = how, trouble, seen
-
-
-def _conclude(spec: TrialSpec, ending: _Ending, log: Path) -> TrialRecord:
-    """Return the record that the trial left, or one that says why there is none."""
-    path, damage = Path(spec.record_path), ""
-    if path.exists() and not isinstance(ending.how, Outcome):
-        try:
-            return _with_device_view(read_record(path), ending.seen)
-        except ValueError as error:
-            damage = str(error)
-    if isinstance(ending.how, Outcome):
-        outcome, trouble = ending.how, ending.trouble
-    elif damage and ending.how == 0:
-        outcome, trouble = Outcome.ERROR, failure(Classified(Outcome.ERROR, DAMAGED), damage, traceback=_tail(log))
-    elif isinstance(ending.how, int):
-        classified = classify_exit(ending.how)
-        message = f"the trial's process ended without a record: {classified.reason}"
-        outcome, trouble = classified.outcome, failure(classified, message, traceback=_tail(log))
-    else:
-        outcome, trouble = Outcome.CRASHED, ending.trouble
-    return TrialRecord(
-        number=spec.number,
-        kind=spec.kind,
-        config=spec.config,
-        outcome=outcome,
-        failure=trouble,
-        limits=spec.limits,
-        seed=spec.seed,
-    )
-
-
-def _with_device_view(record: TrialRecord, seen: Mapping[str, Any]) -> TrialRecord:
-    """Add what only the steering process saw: the card's memory and state, as the driver reports them."""
-    found = record.measurement
-    if found is None or not seen or not found.lifetime.reserved:
-        return record  # of a trial that did not use the card, what was seen says nothing
-    process = int(seen.get("process_bytes", 0))
-    outside = max(0, process - found.lifetime.reserved) if process else 0
-    measurement = replace(
-        found,
-        lifetime=replace(found.lifetime, process=process, outside_torch=outside),
-        # the same in both, or the memory model would take it for memory that grows with the batch
-        small_peak=None if found.small_peak is None else replace(found.small_peak, outside_torch=outside),
-        flags=(*found.flags, *seen.get("flags", ())),
-        sm_clock_mhz=int(seen.get("sm_clock_mhz", 0)),
-    )
-    return replace(record, measurement=measurement)
 
 
 def _read_progress(selector: selectors.BaseSelector, progress: int, pending: bytes, report: Report) -> bytes:
@@ -343,12 +287,3 @@ def _read_progress(selector: selectors.BaseSelector, progress: int, pending: byt
         if isinstance(message, dict) and "phase" in message:
             report(message)
     return rest if len(rest) < MAX_MESSAGE_BYTES else b""
-
-
-def _tail(log: Path, size: int = 2000) -> str:
-    """Return the end of a log, as text."""
-    try:
-        data = log.read_bytes()
-    except OSError:
-        return ""
-    return data[-size:].decode("utf-8", "replace").strip()

@@ -13,8 +13,8 @@ from autotune.documents import read_record
 from autotune.records import Outcome, Peaks, Source, TrialRecord
 from autotune.search.run import Result, search_workload
 from autotune.search.setup import Wishes, prepare
+from autotune.trials.ending import with_device_view
 from autotune.trials.folder import RunFolder
-from autotune.trials.runner import _with_device_view
 from tests.search.simulated import FACTS, MIB, Listener, SimulatedRunner, measurement
 
 GIB = 1 << 30
@@ -140,13 +140,13 @@ def test_a11_memory_outside_the_allocator_counts_against_the_limit() -> None:
         small_peak=Peaks(reserved=GIB),
     )
     record = TrialRecord(number=1, config={"batch_size": 8}, outcome=Outcome.OK, measurement=found)
-    seen = _with_device_view(record, {"process_bytes": 5 * GIB})
+    seen = with_device_view(record, {"process_bytes": 5 * GIB})
     assert seen.measurement is not None
     assert seen.measurement.lifetime.outside_torch == 2 * GIB
     assert seen.measurement.lifetime.needed(True) == 5 * GIB
     assert seen.measurement.small_peak is not None
     assert seen.measurement.small_peak.needed(True) == 3 * GIB  # what does not grow with the batch is in both
-    assert _with_device_view(record, {}) == record
+    assert with_device_view(record, {}) == record
 
 
 @pytest.mark.parametrize(("asked", "limit"), [(None, 0.9 * 6), (4 * GIB, 4)])
