@@ -37,10 +37,10 @@ def found_lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _data(facts: Facts) -> str:
-    size = facts.baseline.get("batch_size")
     if facts.script is not None and facts.script.loader is None:
-        size = facts.script.size_of_step
-        return size if facts.script.no_loader else f"made by the script itself; {size}"  # the step's line says why
+        by_itself = "" if facts.script.no_loader else "made by the script itself; "  # else the step's line says why
+        return by_itself + facts.script.size_of_step
+    size = facts.baseline.get("batch_size")
     length = "an unknown number of" if facts.dataset_length is None else f"{facts.dataset_length:,}"
     words = f"{length} samples an epoch, batch size {size}"
     workers = facts.baseline.get("num_workers")

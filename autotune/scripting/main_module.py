@@ -1,6 +1,6 @@
 """Running a script as `python script.py` does: as `__main__`, with its folder first on sys.path and its arguments.
 
-One that imports relatively is run as `python -m package.script`.
+A module of a package is run as `python -m package.script` does.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ call; so `nn.Module.__call__` is patched until the models are known, and then th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from autotune.plan import Plan
 from autotune.scripting.changes import Changes
 from autotune.scripting.lent import lent
 from autotune.scripting.losses import in_backward_pass
+from autotune.scripting.optimizers import updated_by
 
 SETTLE_AFTER = 4  # updates, after which every model that is trained has been called
 MOST_LOOKS = 32  # a script that makes an optimizer for each step would have every module's call looked at all the time
@@ -224,7 +225,7 @@ def trained_among(models: Sequence[nn.Module], optimizers: Sequence[Optimizer]) 
 
     All, where they hold no model's parameters: then it is copies of these, as of higher precision.
     """
-    held = set(_held(optimizers))
+    held = set(updated_by(optimizers))
     return [model for model in models if any(item in held for item in model.parameters())] or list(models)
 
 
@@ -232,10 +233,6 @@ def trained_by(models: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> 
     """Return what a script trains by name: the models' parameters, and what optimizers hold beside them."""
     found: dict[str, Tensor] = {**parameters_of(trained_among(models, optimizers))}
     known = set(found.values())
-    others = dict.fromkeys(item for item in _held(optimizers) if item not in known)
+    others = dict.fromkeys(item for item in updated_by(optimizers) if item not in known)
     found.update({f"tensor {number}": item for number, item in enumerate(others)})
     return {name: item for name, item in found.items() if item.requires_grad}
-
-
-def _held(optimizers: Sequence[Optimizer]) -> Iterator[Tensor]:
-    return (item for optimizer in optimizers for group in optimizer.param_groups for item in group["params"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -17,6 +17,11 @@ from autotune.scripting.changes import Changes
 from autotune.scripting.site import Site, site_of_caller
 
 Hook = Callable[..., None]
+
+
+def updated_by(optimizers: Iterable[Optimizer]) -> Iterator[Tensor]:
+    """Yield what the optimizers update: parameters of models, and tensors that belong to none."""
+    return (item for optimizer in optimizers for group in optimizer.param_groups for item in group["params"])
 
 
 class ScriptOptimizer:
@@ -123,8 +128,7 @@ class OptimizerHooks:
     def train(self, model: nn.Module) -> bool:
         """Return whether an optimizer that has made a step has parameters of the model."""
         if model not in self._trained:
-            groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
-            held = {item for group in groups for item in group["params"]}
+            held = set(updated_by(self.optimizers))
             self._trained[model] = any(item in held for item in model.parameters())
         return self._trained[model]
 

@@ -285,9 +285,8 @@ def _in_words(found: ScriptFacts) -> str:
         words = "the script's own loop; a step ends with an optimizer's update"
         if found.no_loader:
             words += (
-                f": {found.no_loader}. To be measured by its batches, it needs a Workload, of which `autotune init` "
+                f": {found.no_loader}. To be measured by its batches, it needs a Workload; `autotune init` writes most"
             )
-            words += "writes most"
     else:
         words = f"the script's own loop over the loader of {found.made_at or 'a library'}"
     if found.beside:

@@ -40,7 +40,7 @@ QUIET = {
 def import_script(script: Path, arguments: tuple[str, ...]) -> ModuleType:
     """Import the script under its own name, with its folder first on sys.path and its own arguments.
 
-    One that imports relatively keeps its package: its name is dotted, and the package's folder is on sys.path.
+    A module of a package keeps that: its name is dotted, and the folder of the package is on sys.path.
 
     Raises:
         ScriptError: the script raised or called sys.exit; carries its own traceback.

@@ -275,7 +275,7 @@ ENDED_BY_A_LOOK = """
     from torch import nn
     from torch.utils.data import DataLoader, Dataset
 
-    torch.library.define("mine::double", "(Tensor x) -> Tensor")  # refused where the script is run again
+    torch.library.define("doubling::double", "(Tensor x) -> Tensor")  # refused where the script is run again
 
     class Data(Dataset):
         def __len__(self):

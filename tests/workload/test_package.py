@@ -54,7 +54,7 @@ def test_a_package_needs_no_init_file(tmp_path):
     assert place_of(script).module == "vision.train"
     assert place_of(script).folder == tmp_path
     script.write_text("from ..data import load\n")
-    assert place_of(script).module == f"{tmp_path.name}.vision.train" if tmp_path.name.isidentifier() else ""
+    assert place_of(script).module == f"{tmp_path.name}.vision.train"
 
 
 @pytest.mark.parametrize(

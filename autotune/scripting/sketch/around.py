@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from autotune.options.precision import AUTOCAST_DTYPES
 from autotune.scripting.changes import Changes
+from autotune.scripting.optimizers import updated_by
 from autotune.scripting.settings import Settings
 
 CLIPS = {"clip_grad_norm_": "max_norm", "clip_grad_value_": "clip_value"}
@@ -94,7 +95,7 @@ class Around:
         """Return the norm that a workload clips to, where that is what the script does at each update."""
         if len(optimizers) != 1:
             return None
-        held = {item for group in optimizers[0].param_groups for item in group["params"] if item.requires_grad}
+        held = {item for item in updated_by(optimizers) if item.requires_grad}
         found = set()
         for clips in self._clips[:-1]:
             alike = len(clips) == 1 and held <= clips[0].clipped
@@ -113,8 +114,8 @@ class Around:
     def _before_update(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._clips[-1] or self.settings.own_scaler:  # the scaler divides them
             return
-        held = (item for group in optimizer.param_groups for item in group["params"] if item.grad is not None)
-        changed = any(repr(self._norms.get(item)) != repr(_norm(item.grad)) for item in held if item in self._norms)
+        left = {item: item.grad for item in updated_by([optimizer]) if item in self._norms}
+        changed = any(repr(self._norms[item]) != repr(_norm(now)) for item, now in left.items() if now is not None)
         self.changes_gradients = self.changes_gradients or changed
 
     def _noting(self, plain: Callable[..., Any], of: str) -> Callable[..., Any]:

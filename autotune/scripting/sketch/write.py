@@ -21,6 +21,7 @@ from autotune.records import TrialSpec
 from autotune.scripting.changes import Changes
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import Batches
+from autotune.scripting.optimizers import updated_by
 from autotune.scripting.sketch.copied import copied
 from autotune.scripting.sketch.expressions import Constructions, Unseen, Writer
 from autotune.scripting.sketch.rebuilt import rebuild
@@ -177,7 +178,7 @@ class _Sketch:
             if values != [repr(usual)]:
                 yield f"{name} is {' or '.join(values)} in the script, by group or by its loop, and here {usual!r}"
         trained = {item for model in self._driver.models.models for item in model.parameters() if item.requires_grad}
-        held = {item for group in groups for item in group["params"] if item.requires_grad}
+        held = {item for item in updated_by([optimizer]) if item.requires_grad}
         if trained - held:
             yield f"the script's updates {len(trained & held)} of {len(trained)} trainable parameters, this one all"
         if held - trained and self._driver.models.models:
