@@ -69,6 +69,7 @@ def run(command: list[str], seconds: float) -> tuple[int, bool]:
     Returns:
         Its status, and whether it came to its end.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what a shell starts in the background
     process = subprocess.Popen([sys.executable, *command])
     try:
         return process.wait(max(1.0, seconds)), True

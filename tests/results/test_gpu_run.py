@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -99,7 +101,16 @@ def test_one_who_ends_it_from_outside_gets_the_summary_and_no_part_goes_on(tmp_p
     assert not [part for part in parts if part.is_running() and part.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_tests_whose_time_is_up_are_interrupted_and_told_as_that(gpu_run):
+@pytest.fixture
+def started_in_the_background() -> Iterator[None]:
+    """Ignore interrupts, as what a shell starts in the background does."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.timeout(40)
+def test_tests_whose_time_is_up_are_interrupted_and_told_as_that(gpu_run, started_in_the_background):
     part = importlib.import_module("tests_part")
     assert part.run(["-c", "raise SystemExit(3)"], 60) == (3, True)
     assert part.run(["-c", "import time; time.sleep(60)"], 1)[1] is False
