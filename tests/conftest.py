@@ -30,4 +30,5 @@ def torch_switches() -> Iterator[None]:
     torch.backends.cudnn.benchmark = benchmark
     torch.set_float32_matmul_precision(precision)
     functorch.activation_memory_budget = budget
-    torch.use_deterministic_algorithms(deterministic)
+    if torch.are_deterministic_algorithms_enabled() != deterministic:  # it imports inductor
+        torch.use_deterministic_algorithms(deterministic)

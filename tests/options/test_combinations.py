@@ -26,7 +26,7 @@ from autotune.trials.numerics import Kept, check_numerics
 from autotune.tuned import Tuned
 from tests.small_models import BATCH, SMALL_MODELS
 
-FEW, MANY = 60, 200  # configs, of the small models together
+FEW, MANY = 30, 200  # configs, of the small models together
 COMPILE = "compile_mode"
 OPT_IN = frozenset({"cache_dataset"})
 ACCUMULATED = 4 * BATCH  # samples per update where batches are accumulated
