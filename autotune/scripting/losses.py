@@ -23,6 +23,8 @@ class Losses:
         """`on_backward` is called before each backward pass."""
         self.last: Tensor | None = None
         """the last tensor that a backward pass started from, detached"""
+        self.starts: tuple[Tensor, ...] = ()
+        """what the coming pass starts from, with its graph; empty but while `on_backward` is called"""
         self.count = 0
         self._on_backward = on_backward
 
@@ -36,9 +38,13 @@ class Losses:
 
         def begins(tensors: Any) -> None:
             if not in_backward_pass():
-                self.last = unscaled.pop() if unscaled else _first(tensors)
+                self.starts = tuple(item for item in _listed(tensors) if isinstance(item, Tensor))  # no edges
+                self.last = unscaled.pop() if unscaled else next((item.detach() for item in self.starts), None)
                 self.count += 1
-                self._on_backward()
+                try:
+                    self._on_backward()
+                finally:
+                    self.starts = ()
 
         def note_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             begins(tensors)
@@ -61,9 +67,20 @@ class Losses:
         changes.patch(torch.amp.GradScaler, "scale", note_scale)
 
 
-def _first(tensors: Any) -> Tensor | None:
-    """Return the first of the tensors that a backward pass starts from, detached; None where it is an edge."""
-    return next((item.detach() for item in _listed(tensors) if isinstance(item, Tensor)), None)
+def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the tensors that a backward pass from these would give gradients to."""
+    pending: list[Any] = [item.grad_fn for item in tensors]
+    seen, found = set(pending), []
+    while pending:
+        node = pending.pop()
+        if node is None:
+            continue
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        following = {parent for parent, _ in node.next_functions} - seen
+        seen |= following
+        pending.extend(following)
+    return found
 
 
 def _listed(tensors: Any) -> Iterable[Any]:

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from autotune.errors import ScriptError
 from autotune.facts import ScriptFacts
 from autotune.measure.validity import ChangeWatch
 from autotune.scripting import endings
 from autotune.scripting.driver import Driver
 from autotune.scripting.loaders import SeenLoader
+from autotune.scripting.losses import leaves_of
 from autotune.scripting.models import parameters_of
 from autotune.workload.find import EXAMPLE
 
@@ -26,19 +29,13 @@ BATCH_NAMES = ("batch_size", "batch", "bs", "batchsize", "train_batch_size", "mi
 
 def watch(driver: Driver, script: Path) -> None:
     """Let the script make some updates, or show that it makes them without an optimizer."""
-    began, parameters = 0.0, ChangeWatch({})
-
-    def changes_by_itself() -> bool:
-        nonlocal parameters
-        if driver.losses.count == 1:
-            parameters = ChangeWatch(parameters_of(driver.models.models))
-        return driver.losses.count % MAX_WITHOUT_UPDATE == 0 and parameters.changed()
+    began, by_hand = 0.0, _ByHand(driver)
 
     def enough() -> bool:
         nonlocal began
         count = driver.updates.total()
         if not count:
-            return changes_by_itself()
+            return by_hand.trains()
         began = began or time.perf_counter()
         in_doubt = any(seen.updates for seen in driver.loaders.seen) and not _training_loaders(driver)
         limit_s = MAX_DOUBT_S if in_doubt else MAX_WATCH_S
@@ -54,6 +51,30 @@ def watch(driver: Driver, script: Path) -> None:
         )
     if not driver.updates:
         raise endings.never_trains(script.name, driver.outside.processes, driver.checkpoints)
+
+
+class _ByHand:
+    """Tells whether a script changes what it trains without an optimizer; asked before each backward pass."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._leaves: list[Tensor] = []
+        """of the first pass, where no module has parameters"""
+        self._changes = ChangeWatch({})
+
+    def trains(self) -> bool:
+        losses = self._driver.losses
+        if losses.count == 1:
+            parameters = parameters_of(self._driver.models.models)
+            # beside modules, leaves may be inputs: those of an attack change in each pass
+            self._leaves = [] if parameters else leaves_of(losses.starts)
+            self._changes = ChangeWatch(parameters or {str(number): item for number, item in enumerate(self._leaves)})
+        return losses.count % MAX_WITHOUT_UPDATE == 0 and (self._changes.changed() or self._made_anew())
+
+    def _made_anew(self) -> bool:
+        """Whether a step trains other tensors than the first, as where it returns changed ones."""
+        first = {id(item) for item in self._leaves}
+        return bool(first) and first.isdisjoint(map(id, leaves_of(self._driver.losses.starts)))
 
 
 def how_it_trains(driver: Driver, main: Any) -> ScriptFacts:

@@ -157,6 +157,26 @@ BY_HAND = """def by_hand():
 def step"""
 
 
+OF_TENSORS = {
+    "changed in place": "with torch.no_grad():\n        w -= 0.1 * w.grad\n    w.grad = None",
+    "made anew": "w = (w.detach() - 0.1 * w.grad).requires_grad_()",
+    "given other data": "w.data = w.data - 0.1 * w.grad\n    w.grad.zero_()",
+}
+
+
+@pytest.mark.parametrize("update", OF_TENSORS)
+def test_a_script_that_trains_tensors_of_no_module_is_left_without_waiting_for_its_end(real, write, update):
+    script = write(f"""
+import torch
+w = torch.randn(4, 3, requires_grad=True)
+while True:
+    torch.nn.functional.cross_entropy(torch.rand(8, 4) @ w, torch.randint(3, (8,))).backward()
+    {OF_TENSORS[update]}
+""")
+    failure = real.refusal(script, unmodified=True, timeout_s=30.0)
+    assert "no update of an optimizer of torch.optim" in failure.message
+
+
 def test_a_script_that_accumulates_over_many_batches_is_not_taken_for_one_that_does(real, train):
     script = train("number = 0\nfor epoch in range(1000000):\n    for x, y in loader():\n        step(x, y)")
     text = script.read_text().replace("optimizer.zero_grad()", "global number; number += 1")
