@@ -18,7 +18,7 @@ from autotune.numerics import Numerics, Status
 from autotune.options.space import touching_maths
 from autotune.records import NOT_SCREENING, Measurement, TrialRecord
 from autotune.repeats import standing
-from autotune.report.outcome import row_of
+from autotune.report.outcome import how_they_ended, row_of
 from autotune.report.rows import Row, rows_of_run, screening_noise
 from autotune.report.run import Run
 from autotune.search.verification import Attribution, Claim, Verdict, Verification, sentence
@@ -144,8 +144,9 @@ class Evidence:
         """Why the baseline is what the search hands back, where it does."""
         if self.only_baseline:
             return "no other config was tried"
-        if not any(row.rank is not None and row.differs for row in self.rows):
-            return "no other config was measured within the limits"
+        others = [row for row in self.rows if row.differs]
+        if all(row.rank is None for row in others):
+            return f"no other config was measured within the limits ({how_they_ended(others)})"
         claimed = self.answers[0].claim if self.answers else None
         first = next((row for row in self.rows if row.rank == 1), None)
         fastest_wins = self.run.info.objective != "memory"

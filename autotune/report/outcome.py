@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.config import Config
@@ -66,6 +66,10 @@ def row_of(rows: Sequence[Row], config: Config) -> Row | None:
 
 def nothing_measured(rows: Sequence[Row]) -> str:
     """Return why a search has no config to hand back."""
+    return f"No config was measured within the limits: {how_they_ended(rows) or 'no trial was run'}."
+
+
+def how_they_ended(rows: Iterable[Row]) -> str:
+    """Return how many configs that have no rank ended how: "2 timeout, 1 over the limit"."""
     counts = Counter("over the limit" if row.measured else OUTCOMES[row.outcome] for row in rows)
-    told = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"No config was measured within the limits: {told or 'no trial was run'}."
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -203,7 +203,8 @@ def test_no_other_config_was_measured(save):
     run = emitted(
         save([ok(0), failed(1, {"batch_size": 128}), ok(2, {"batch_size": 96}, host=9 << 30)]), "batch_size = 64"
     )
-    assert "Nothing to change: no other config was measured within the limits." in squeezed(shown(run))
+    told = "no other config was measured within the limits (1 over the limit, 1 out of memory)"
+    assert f"Nothing to change: {told}." in squeezed(shown(run))
 
 
 def test_what_was_faster_and_failed_when_it_was_looked_at_again(save):
