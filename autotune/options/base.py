@@ -66,7 +66,7 @@ class Context:
     effective_batch: int | None = None
     """samples per optimizer step that the user wants kept; None: batch sizes are free"""
     allowed: frozenset[str] = frozenset()
-    """opt-in options that the user asked for"""
+    """options that the user asked for without naming values: opt-in ones, and those of a config to be verified"""
     trials: int | None = None
     """budget of the search; None: unknown"""
     planned_samples: int | None = None

@@ -137,7 +137,7 @@ def make_space(
         asked = name in restricted or (name in fixed and fixed[name] != today)
         if isinstance(found, Inapplicable) and not (found.unless_asked and asked):
             reasons[name] = found.reason
-            if found.keep or (found.unless_asked and today != option.default):
+            if found.keep or (found.unless_asked and (today != option.default or name in context.allowed)):
                 choices[name] = (today,)
             if asked:
                 raise UsageError(f"{name} does not apply here: {found.reason}")

@@ -217,6 +217,19 @@ def test_verify_checks_the_config_before_it_measures(search: Told, status: Statu
     assert untested is None
 
 
+@pytest.mark.parametrize("asked", [{"drop_last": True}, {"num_workers": 2, "multiprocessing_context": "fork"}])
+def test_verify_measures_what_a_search_tries_only_where_it_is_asked_for(
+    search: Told, asked: dict[str, bool | int | str]
+) -> None:
+    config = Config(batch_size=32, **asked)
+    search.folder.create()
+    source = Source(script=str(search.script))
+    wishes = Wishes(host_memory_limit_bytes=GIB, allowed=frozenset(config))
+    found, _ = verify_config(source, config, search.folder, wishes, SimulatedRunner(), search.listener, how="quick")
+    assert asked.items() <= found.candidate.items()
+    assert not asked.items() & found.baseline.items()
+
+
 def test_verify_of_what_the_baseline_runs_names_the_way_to_another_config(search: Told) -> None:
     search.folder.create()
     source, wishes = Source(script=str(search.script)), Wishes(host_memory_limit_bytes=GIB)
