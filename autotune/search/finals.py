@@ -120,7 +120,7 @@ class Settled:
     answers: list[Answer]
     """the best config's first; the second keeps the baseline's samples per optimizer step, where the first does not"""
     interrupted: bool = False
-    """whether Ctrl-C ended the verification: what was proven until then is among the answers"""
+    """whether Ctrl-C ended the search or what follows it: what was found until then is among the answers"""
 
 
 def settle(
@@ -144,14 +144,16 @@ def settle(
     if interrupted:
         guard.stop(INTERRUPTED)
     finals = _Finals(search, folder, guard, DESIGNS.get(how), seed, deadline, clock)
-    if how == "none" or interrupted or not search.baseline.usable:
-        return Settled(answers=finals.unverified(), interrupted=interrupted)
+    verified = how != "none" and not interrupted and search.baseline.usable
     try:
-        finals.verify(Windows(search.specs, runner, events, numbers), explain=how == "full")
+        if verified:
+            finals.verify(Windows(search.specs, runner, events, numbers), explain=how == "full")
+        # the guard may have a trial to run for them
+        answers = finals.answers() or (finals.fallback() if verified else finals.unverified())
     except KeyboardInterrupt:
         guard.stop(INTERRUPTED)
         return Settled(answers=finals.answers() or finals.unverified(), interrupted=True)
-    return Settled(answers=finals.answers() or finals.fallback())
+    return Settled(answers=answers, interrupted=interrupted)
 
 
 class _Finals:

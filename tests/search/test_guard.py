@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,31 @@ def test_ctrl_c_in_the_attribution_keeps_the_claim(search: Told) -> None:
     assert result.interrupted
     assert result.answers[0].claim is not None
     assert "faster" in str(read_document(search.folder.best)["measured"]["status"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("verify", ["none", "full"])
+def test_ctrl_c_while_the_guard_checks_at_the_end_keeps_the_answer(search: Told, verify: str) -> None:
+    def reached(stage: str) -> bool:
+        return any(stage in label for label in search.listener.labels)
+
+    def interrupts(spec: TrialSpec) -> Outcome | BaseException | None:
+        at_the_end = verify == "none" or reached("confirm")
+        if spec.kind == "numerics" and at_the_end:
+            return KeyboardInterrupt()
+        half_alone = spec.config["precision"] == "bf16" and not spec.config["channels_last"]
+        return Outcome.TIMEOUT if spec.kind == "trial" and half_alone else None  # no finalist: unknown to the guard
+
+    def seconds(config: Mapping[str, Any]) -> float:
+        helps = config["channels_last"] and not reached("attribute")  # so that it is taken back
+        return (5e-4 if config["precision"] == "bf16" else 1e-3) * (0.9 if helps else 1.0)
+
+    runner = SimulatedRunner(noise=0.0, rule=interrupts, seconds=seconds)
+    result = search(runner, verify, sampler="random", trials=12, fixed={"batch_size": 32})
+    assert result.interrupted
+    assert result.best is not None
+    assert (result.best["precision"], result.best["channels_last"]) == ("bf16", verify == "none")
+    assert "interrupted" in str(read_document(search.folder.best)["numerics"])
+    assert (result.answers[0].claim is None) == (verify == "none")
 
 
 def test_no_time_left_is_no_pass(search: Told, monkeypatch: pytest.MonkeyPatch) -> None:
