@@ -42,6 +42,8 @@ class Outcome(enum.StrEnum):
         return self.measured or self is Outcome.OUT_OF_MEMORY
 
 
+INPUT_BOUND = 0.10  # of a step lost to the loader, from which on it is called input-bound
+
 HARD_FLAGS = frozenset({"cpu_contended_hard", "gpu_shared", "gpu_throttled", "memory_pressure", "no_steady_state"})
 """signs that a time is not that of the config alone"""
 
@@ -191,6 +193,16 @@ class Measurement:
     def disturbed(self) -> bool:
         """Whether the time is not that of the config alone."""
         return bool(HARD_FLAGS.intersection(self.flags))
+
+
+def is_input_bound(lost: float, uncertainty: float) -> bool:
+    """Return whether a step is bound by its input: loading costs it a tenth, and more than the uncertainty.
+
+    Args:
+        lost: share of the step by which it takes longer than on batches that are there already.
+        uncertainty: half-width of the step's 95 % interval, relative: about two standard errors.
+    """
+    return lost > INPUT_BOUND and lost > uncertainty
 
 
 def start_share_s(start_s: float, planned_samples: int | None) -> float:

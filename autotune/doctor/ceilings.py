@@ -23,7 +23,7 @@ from autotune.measure.blocks import StopRule, estimate
 from autotune.measure.breakdown import cached_compute
 from autotune.measure.session import Session
 from autotune.measure.window import measure_window, plan_blocks
-from autotune.records import Block
+from autotune.records import Block, is_input_bound
 from autotune.tuned import TunedLoader
 
 LOADER_S = 1.5  # seconds that each number of workers is read for
@@ -32,7 +32,6 @@ MAX_WORKERS = 4
 LAUNCH_OPERATIONS = 500
 MATMUL_S = 0.4
 MATMUL_SIDES = (512, 1024, 2048, 4096)
-INPUT_BOUND = 0.10  # measurement.md: input-bound above this share of stall
 LAUNCH_BOUND = 0.5  # of the compute
 IDLE_BOUND = 0.3  # of the compute, that an accelerator has nothing to do
 COUNTED_STEPS = 1
@@ -101,8 +100,7 @@ def verdict(ceilings: Ceilings) -> str:
     """Return what bounds the step: "input", "transfer", "launches" or "compute"."""
     # without workers there is nothing that the loader could slow: what is neither waiting nor compute is noise
     stalled_s = ceilings.step_s - ceilings.compute_s if ceilings.workers else ceilings.wait_s
-    stall = stalled_s / ceilings.step_s
-    if stall > INPUT_BOUND and stall > 2 * ceilings.uncertainty:
+    if is_input_bound(stalled_s / ceilings.step_s, ceilings.uncertainty):
         return "input"
     if ceilings.transfer_s is not None and ceilings.transfer_s > 0.5 * ceilings.compute_s:
         return "transfer"

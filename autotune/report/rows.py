@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from autotune.config import Config
 from autotune.drift import Drift, drifts
 from autotune.options import OPTIONS, Value
-from autotune.records import NOT_SCREENING, Limits, Measurement, Outcome, TrialRecord
+from autotune.records import NOT_SCREENING, Limits, Measurement, Outcome, TrialRecord, is_input_bound
 from autotune.repeats import standing, undisturbed
 from autotune.report.flags import in_order
 from autotune.report.run import Run
 
 OVER_LIMIT = "over the memory limit"
-INPUT_BOUND = 0.10  # of a step lost to the loader, from which on it is called input-bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +224,7 @@ def data_share(found: Measurement) -> tuple[float, bool]:
     if found.compute_s is None:
         return waiting, False
     lost = (found.step_s - found.compute_s) / found.step_s
-    bound = lost > INPUT_BOUND and lost > found.uncertainty
-    return (lost, True) if bound else (waiting, False)
+    return (lost, True) if is_input_bound(lost, found.uncertainty) else (waiting, False)
 
 
 def _found(record: TrialRecord) -> Measurement | None:

@@ -44,6 +44,8 @@ def test_the_loader_alone_is_faster_with_more_workers_where_it_only_waits():
         ({"compute_s": 0.05}, "input"),
         ({"compute_s": 0.05, "workers": 0}, "compute"),  # of nothing that waits
         ({"compute_s": 0.05, "wait_s": 0.05, "workers": 0}, "input"),
+        ({"compute_s": 0.088, "uncertainty": 0.08}, "input"),  # beyond the half-width, which is two standard errors
+        ({"compute_s": 0.088, "uncertainty": 0.13}, "compute"),
         ({"launch_s": 0.08}, "launches"),
         ({"transfer_s": 0.07}, "transfer"),
         ({"transfer_s": 0.01, "device_busy_s": 0.02}, "launches"),
