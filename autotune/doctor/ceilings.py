@@ -34,7 +34,6 @@ MATMUL_S = 0.4
 MATMUL_SIDES = (512, 1024, 2048, 4096)
 LAUNCH_BOUND = 0.5  # of the compute
 IDLE_BOUND = 0.3  # of the compute, that an accelerator has nothing to do
-COUNTED_STEPS = 1
 
 
 def measure_step(session: Session) -> tuple[Ceilings, list[Any]]:

@@ -17,8 +17,6 @@ from autotune.doctor.lines import Line, line_of
 CODE = (".py", ".pyc", ".pyi", ".so")
 SYSTEM = ("/proc/", "/sys/", "/dev/")
 TAG = "_autotune_decoded"
-MAX_KEPT = 64
-"""encoded images that are kept for a further look"""
 
 
 @dataclass
