@@ -33,7 +33,7 @@ class Pair:
 def compared(evidence: Evidence, answer: Answer) -> Iterator[Pair]:
     """Yield throughput, step time and memory: of the verification where it measured this config, else the search's."""
     yield from _times(evidence, answer)
-    before, after = _peak(evidence, evidence.run.baseline), _peak(evidence, answer.config)
+    before, after = _peaks(evidence, answer)
     if after is not None:
         where = "peak device memory" if evidence.run.accelerator else "peak host memory"
         yield Pair(
@@ -46,7 +46,7 @@ def compared(evidence: Evidence, answer: Answer) -> Iterator[Pair]:
 
 def memory_told(evidence: Evidence, answer: Answer) -> str:
     """Return what a search for little memory has found, in words; empty for other objectives, and for the baseline."""
-    before, after = _peak(evidence, evidence.run.baseline), _peak(evidence, answer.config)
+    before, after = _peaks(evidence, answer)
     same = not answer.config.difference(evidence.run.baseline)
     if evidence.run.info.objective != "memory" or same or before is None or after is None:
         return ""
@@ -97,6 +97,13 @@ def _times(evidence: Evidence, answer: Answer) -> Iterator[Pair]:
             after=step_ms(after),
             note=_batches(evidence, answer),
         )
+
+
+def _peaks(evidence: Evidence, answer: Answer) -> tuple[int | None, int | None]:
+    """Return the peaks of the baseline and of an answer: of the windows beside each other too, as its file has them."""
+    paired = (0, 0) if answer.paired is None else answer.paired.peaks
+    before, after = (_peak(evidence, config) or 0 for config in (evidence.run.baseline, answer.config))
+    return max(before, paired[0]) or None, max(after, paired[1]) or None
 
 
 def _peak(evidence: Evidence, config: Config) -> int | None:

@@ -24,8 +24,8 @@ from autotune.search.measured import Measured, ranked
 from autotune.search.payback import PayBack, pay_back
 from autotune.search.specs import Specs
 from autotune.search.verification import Verification, attribute, finalists, sentence, verify
-from autotune.search.verification.attribution import MINIMAL, Attribution, Confirmation
-from autotune.search.verification.claim import BASELINE, CANDIDATE, Claim
+from autotune.search.verification.attribution import Attribution, Confirmation
+from autotune.search.verification.claim import Claim
 from autotune.search.verification.design import DESIGNS, THOROUGH, Design
 from autotune.search.verification.statistics import NO_FASTER, Verdict
 from autotune.search.verification.windows import Measure
@@ -84,9 +84,8 @@ class Answer:
         if own is not None and own.figures is not None:
             found["baseline_samples_per_s"] = float(f"{1 / own.figures.baseline_sample_s:.4g}")
             found["config_samples_per_s"] = float(f"{1 / own.figures.candidate_sample_s:.4g}")
-            arms = {"baseline": BASELINE, "config": CANDIDATE if own is claim else MINIMAL}
-            peaks = {f"{name}_peak_bytes": own.peak_bytes(arm) for name, arm in arms.items()}
-            found |= {name: peak for name, peak in peaks.items() if peak}
+            peaks = zip(("baseline_peak_bytes", "config_peak_bytes"), own.peaks, strict=True)
+            found |= {name: peak for name, peak in peaks if peak}
         return found
 
 
@@ -285,8 +284,7 @@ class _Finals:
         """Return whether the config is proven to be no better than what there is, or nothing speaks for it."""
         found = claim.comparison
         if self._aim != FASTEST:
-            peaks = claim.peak_bytes(BASELINE), claim.peak_bytes(CANDIDATE)
-            return found is not None and self._aim.prefers_baseline(found.speedup, *peaks)
+            return found is not None and self._aim.prefers_baseline(found.speedup, *claim.peaks)
         return claim.verdict in NO_FASTER or (claim.verdict is Verdict.INCONCLUSIVE and self._seems_no_faster(claim))
 
     def _seems_no_faster(self, claim: Claim) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -16,7 +17,7 @@ from autotune.report.html.page import page
 from autotune.report.parts import parts_text, time_parts
 from autotune.report.summary import print_summary
 from autotune.search.verification import Verification, sentence
-from tests.report.factory import console_of, failed, make_measurement, ok, text_of
+from tests.report.factory import GIB, console_of, failed, make_measurement, ok, text_of
 from tests.report.html.conftest import verified_run
 from tests.report.test_table import CLAIM
 
@@ -84,6 +85,13 @@ def test_figures_of_a_verified_config_are_those_of_its_windows(verified):
     found = re.search(r"samples/s (\d+) (\d+) mean of (\d+) fresh processes each", text)
     assert float(found[2]) == pytest.approx(after, rel=0.02)
     assert int(found[3]) == claim.comparison.pairs
+
+
+def test_the_peak_of_a_verified_config_is_the_largest_of_its_windows_too(verified):
+    found = Verification.load(verified.folder.verification)
+    windows = [replace(item, peak_bytes=2 * GIB if item.arm == "candidate" else 0) for item in found.best.windows]
+    replace(found, best=replace(found.best, windows=tuple(windows))).save(verified.folder.verification)
+    assert "peak host memory 1.00 GiB 2.00 GiB 25 % of the 8.00 GiB allowed" in squeezed(shown(verified))
 
 
 def test_where_the_time_goes_now(save, mixed):

@@ -69,9 +69,10 @@ class Confirmation:
         """What baseline and smaller config came to; None where one of them was never measured."""
         return figures_of(self.windows, BASELINE, MINIMAL)
 
-    def peak_bytes(self, arm: str) -> int:
-        """Return the largest peak of an arm's windows, of the memory that decides whether the config fits."""
-        return largest_peak(self.windows, arm)
+    @property
+    def peaks(self) -> tuple[int, int]:
+        """The largest peaks of baseline and smaller config, of the memory that decides whether a config fits."""
+        return largest_peak(self.windows, BASELINE), largest_peak(self.windows, MINIMAL)
 
 
 @dataclass(frozen=True, kw_only=True)

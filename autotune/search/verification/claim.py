@@ -56,9 +56,10 @@ class Claim:
         found = self.comparison
         return found is not None and self.reason in ("", NOISE) and found.lower >= speedup
 
-    def peak_bytes(self, arm: str) -> int:
-        """Return the largest peak of an arm's windows, of the memory that decides whether a config fits."""
-        return largest_peak(self.windows, arm)
+    @property
+    def peaks(self) -> tuple[int, int]:
+        """The largest peaks of baseline and candidate, of the memory that decides whether a config fits."""
+        return largest_peak(self.windows, BASELINE), largest_peak(self.windows, CANDIDATE)
 
     @property
     def figures(self) -> Figures | None:

@@ -83,7 +83,7 @@ def test_where_memory_is_to_be_small_the_smallest_that_is_fast_enough_is_claimed
     sizes = {BASELINE: 50, FAST: 30, WORKERS: 10, FASTER: 40}
     result = run(machine(peaks=lambda config: sizes[config]), aim=Aim(keep=0.85))
     assert result.best.candidate == dict(FAST)  # WORKERS is smaller, and has 0.7 / 0.9 of FASTER's throughput
-    assert result.best.peak_bytes("candidate") == 30
+    assert result.best.peaks == (50, 30)
     assert result.same_batch is None
 
 
