@@ -13,6 +13,7 @@ import typer
 from autotune.cli import flags
 from autotune.cli.parsing import parse_values, way_of
 from autotune.errors import ConfigError, UsageError
+from autotune.sizes import parse_share, parse_size
 
 
 def verify(
@@ -41,6 +42,9 @@ def verify(
             show_default=False,
         ),
     ] = "",
+    memory_limit: flags.MemoryLimit = None,
+    host_memory_limit: flags.HostMemoryLimit = None,
+    headroom: flags.Headroom = "5%",
     trial_timeout: flags.TrialTimeout = 300.0,
     no_sandbox: flags.NoSandbox = False,
     wait: flags.Wait = False,
@@ -85,6 +89,9 @@ def verify(
         allowed=frozenset(candidate),  # whoever gives the file asks for what stands in it
         timeout_s=timeout,
         seed=seed,
+        memory_limit_bytes=parse_size(memory_limit, "--memory-limit"),
+        host_memory_limit_bytes=parse_size(host_memory_limit, "--host-memory-limit"),
+        headroom=parse_share(headroom, "--headroom"),
         trial_timeout_s=trial_timeout,
         lock=not no_lock,
         wait=wait,

@@ -89,6 +89,14 @@ def test_the_device_is_that_of_the_search_unless_one_is_named(machine, named, as
     assert wishes.device == (named or device)
 
 
+def test_a_config_may_have_the_memory_that_the_search_was_given(asked, run, write, tmp_path):
+    write("")
+    (tmp_path / "best.toml").write_text("[options]\nbatch_size = 64\n[workload]\nscript = 'train.py'\n")
+    run("verify", "best.toml", "--memory-limit", "23GiB", "--host-memory-limit", "7GiB", "--headroom", "1%")
+    (wishes,) = [wishes for _, _, _, wishes in asked]
+    assert (wishes.memory_limit_bytes, wishes.host_memory_limit_bytes, wishes.headroom) == (23 << 30, 7 << 30, 0.01)
+
+
 @pytest.mark.parametrize("device", ["3", "'../cpu'"])
 def test_a_device_that_is_none_is_one_clear_message(device, asked, run, write, tmp_path):
     write("")
