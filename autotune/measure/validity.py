@@ -57,7 +57,7 @@ class UpdateCounter:
 
     @property
     def effective(self) -> int:
-        """Updates that each optimizer has made, at least."""
+        """Updates of an optimizer, in the mean over all: one may step far more often than another, or never."""
         return self.updates // max(1, len(self._training.optimizers))
 
     @property
