@@ -276,8 +276,8 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
     device = None
     if facts is not None and not facts.is_accelerator and wishes.memory_limit_bytes is not None:
         host = min(host, wishes.memory_limit_bytes)
-    elif facts is not None and facts.device_free_bytes is not None:
-        device = int(keep * (wishes.memory_limit_bytes or DEVICE_SHARE * facts.device_free_bytes))
+    elif facts is not None and (limit := wishes.memory_limit_bytes or _share(facts.device_free_bytes)) is not None:
+        device = int(keep * limit)
     host = int(keep * host)
     if (earlier := wishes.limits) is not None:
         host = _as_before("host", earlier.host_bytes, host, machine.available_bytes)
@@ -290,6 +290,11 @@ def _limits(wishes: Wishes, machine: Machine, facts: Facts | None) -> Limits:
         budget_s=wishes.trial_budget_s,
         budget_max_s=wishes.trial_budget_max_s,
     )
+
+
+def _share(free_bytes: int | None) -> float | None:
+    """Return what may be used of an accelerator's free memory; None where it does not tell."""
+    return None if free_bytes is None else DEVICE_SHARE * free_bytes
 
 
 def _as_before(memory: str, then: int, now: int, free: int) -> int:

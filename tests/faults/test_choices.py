@@ -149,17 +149,25 @@ def test_a11_memory_outside_the_allocator_counts_against_the_limit() -> None:
     assert with_device_view(record, {}) == record
 
 
-@pytest.mark.parametrize(("asked", "limit"), [(None, 0.9 * 6), (4 * GIB, 4)])
+@pytest.mark.parametrize(
+    ("device", "free", "asked", "limit"),
+    [
+        ("cuda:0", 6 * GIB, None, int(0.9 * 6 * GIB)),
+        ("cuda:0", 6 * GIB, 4 * GIB, 4 * GIB),
+        ("xpu:0", None, 4 * GIB, 4 * GIB),  # which does not tell what is free
+        ("xpu:0", None, None, None),
+    ],
+)
 def test_a12_the_limit_is_of_what_is_free_and_not_of_what_there_is(
-    tmp_path: Path, asked: int | None, limit: float
+    tmp_path: Path, device: str, free: int | None, asked: int | None, limit: int | None
 ) -> None:
     """Of 16 GiB another process holds ten."""
     facts = dataclasses.replace(
-        FACTS, device="cuda:0", device_memory_bytes=16 * GIB, device_free_bytes=6 * GIB, native_fp16=True
+        FACTS, device=device, device_memory_bytes=16 * GIB, device_free_bytes=free, native_fp16=True
     )
     (tmp_path / "train.py").write_text("x = 1\n")
     folder = RunFolder(tmp_path / "run")
     folder.create()
     wishes = Wishes(headroom=0.0, memory_limit_bytes=asked)
     prepared = prepare(Source(script=str(tmp_path / "train.py")), wishes, SimulatedRunner(facts=facts), folder)
-    assert prepared.limits.device_bytes == int(limit * GIB)
+    assert prepared.limits.device_bytes == limit
