@@ -136,7 +136,7 @@ class Facts:
     compile_refused: str | None = "nobody looked whether torch.compile works here"
     """why torch.compile cannot be used; None where it can"""
     draws_random: bool = False
-    """the step draws random numbers, as dropout does"""
+    """the model draws random numbers, as dropout does"""
     synchronizes: tuple[str, ...] = ()
     """places where the model waits for the accelerator: "train.py, line 12" """
     moves_parameters: bool = False

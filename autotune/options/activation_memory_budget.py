@@ -10,7 +10,7 @@ from autotune.options.snippet import Snippet
 from autotune.plan import Plan
 
 ALL = 100
-RANDOM = "the step draws random numbers (dropout), and torch recomputes it with others: its gradients would be wrong"
+RANDOM = "the model draws random numbers (dropout), and torch recomputes it with others: its gradients would be wrong"
 
 
 class ActivationMemoryBudget(Option):

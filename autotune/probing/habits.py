@@ -38,46 +38,60 @@ def time_steps(step: Callable[[Any], Tensor | None], batches: list[Any], device:
 
 @dataclass(frozen=True)
 class Habits:
-    """What one more step does that decides how it may be compiled."""
+    """What the model does in one more step that decides how it may be compiled; the loop around it is not compiled."""
 
     draws_random: bool
     synchronizes: tuple[str, ...]
-    """places where the model waits for the device; what the loop around it does is not compiled"""
+    """places where the model waits for the device"""
     moves_parameters: bool
 
     @classmethod
     def of(cls, training: Training, device: Device, batch: Any) -> Habits:
         placed = training.loader.place(clone(batch))
         addresses = [item.data_ptr() for item in training.model.parameters()]
-        states = [torch.get_rng_state(), device.random_state()]
-        with _waits_of_models(training.model, device) as found:
+        with _forwards(training.model, device) as seen:
             training.step(placed)
-        later = [torch.get_rng_state(), device.random_state()]
         return cls(
-            draws_random=not all(torch.equal(before, after) for before, after in zip(states, later, strict=True)),
-            synchronizes=tuple(f"{file}, line {line}" for file, line in found),
+            draws_random=any(forward.draws_random for forward in seen),
+            synchronizes=tuple(f"{file}, line {line}" for forward in seen for file, line in forward.waits),
             moves_parameters=addresses != [item.data_ptr() for item in training.model.parameters()],
         )
 
 
+@dataclass
+class _Forward:
+    """One call of a model."""
+
+    waits: list[tuple[str, int]]
+    """file and line of each wait for the device"""
+    states: list[Tensor]
+    """of the random numbers, before it"""
+    draws_random: bool = False
+
+
 @contextmanager
-def _waits_of_models(model: nn.Module, device: Device) -> Iterator[list[tuple[str, int]]]:
-    """Yield a list that has, afterwards, the places at which a forward waited for the device."""
-    found: list[tuple[str, int]] = []
-    seen: list[list[tuple[str, int]]] = []
+def _forwards(model: nn.Module, device: Device) -> Iterator[list[_Forward]]:
+    """Yield a list that has, afterwards, the outermost calls of the model, or of those that it lists."""
+    seen: list[_Forward] = []
     depth, watching = 0, ExitStack()
+
+    def states() -> list[Tensor]:
+        return [torch.get_rng_state(), device.random_state()]
 
     def begin(*_: Any) -> None:
         nonlocal depth
         depth += 1
         if depth == 1:
-            seen.append(watching.enter_context(device.synchronisations()))
+            before = states()
+            seen.append(_Forward(watching.enter_context(device.synchronisations()), before))
 
     def end(*_: Any) -> None:
         nonlocal depth
         depth -= 1
         if depth == 0:
             watching.close()
+            last = seen[-1]
+            last.draws_random = not all(map(torch.equal, last.states, states()))
 
     # a script's several models come as a list of modules, which is never called itself
     models = list(model) if type(model) is nn.ModuleList else [model]
@@ -85,8 +99,7 @@ def _waits_of_models(model: nn.Module, device: Device) -> Iterator[list[tuple[st
     handles += [item.register_forward_hook(end, always_call=True) for item in models]
     try:
         with watching:
-            yield found
+            yield seen
     finally:
         for handle in handles:
             handle.remove()
-        found += [place for places in seen for place in places]

@@ -75,6 +75,14 @@ def test_what_the_loop_waits_for_is_no_habit_of_the_model(device: Noting) -> Non
     assert device.open == []
 
 
+def test_random_numbers_of_the_loop_are_no_habit_of_the_model(device: Noting) -> None:
+    def step(model: Any, batch: Any) -> Tensor:
+        return model(batch[0] + torch.randn_like(batch[0])).mean()  # as a diffusion's noise, or an evaluation's order
+
+    assert not habits(device, Part(device), step).draws_random
+    assert habits(device, nn.Sequential(Part(device), nn.Dropout()), step).draws_random
+
+
 def test_several_models_and_their_parts_count_once_each(device: Noting) -> None:
     models = nn.ModuleList([nn.Sequential(Part(device, "a"), Part(device, "b")), Part(device, "c")])
 
