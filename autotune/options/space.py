@@ -134,6 +134,8 @@ def make_space(
         name = option.name
         today = context.baseline.get(name, option.default)
         found = _on_a_script(option, option.choices(context), context)
+        if option.needs in reasons and option.needs not in choices and not isinstance(found, Inapplicable):
+            found = Inapplicable(f"needs {option.needs}: {reasons[option.needs]}")
         asked = name in restricted or (name in fixed and fixed[name] != today)
         if isinstance(found, Inapplicable) and not (found.unless_asked and asked):
             reasons[name] = found.reason

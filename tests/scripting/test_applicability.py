@@ -63,6 +63,16 @@ def test_what_the_script_decides_itself_is_left_to_it():
     assert space.reasons["num_workers"] == NO_LOADER
 
 
+@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.needs is not None])
+def test_what_needs_an_option_goes_with_it(name):
+    needed = OPTIONS[name].needs
+    for context in CONTEXTS.values():
+        space = make_space(as_script(context, refused={needed: "the script decides"}))
+        assert needed not in space.choices
+        assert name not in space.choices
+        assert space.reasons.get(name)
+
+
 @pytest.mark.parametrize(
     ("text", "offers"),
     [
