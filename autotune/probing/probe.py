@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from autotune.batches import clone, describe, nbytes, shapes, tensors
 from autotune.checkpointing import Chain, find_chain
 from autotune.compiling import own_compile, so_far, why_no_compiler
 from autotune.config import Config
-from autotune.device import device_named, touched, why_allocator_is_set
+from autotune.device import Device, device_named, touched, why_allocator_is_set
 from autotune.errors import ScriptError
 from autotune.facts import Facts
 from autotune.generators import generators_in
@@ -62,21 +63,13 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
     touched_by_script = touched()
     device = device_named(spec.device)
     free_bytes = device.free_bytes()  # the probe itself will hold several copies of the model
-    progress("build", {})
-    at = time.perf_counter()
     baseline = {**workload.baseline, **spec.baseline}
-    batch_size = _probe_batch(baseline.get("batch_size"))
-    training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
-    seconds["build_s"] = time.perf_counter() - at
-    threads = threading.active_count() - 1  # before the loader of the probe itself starts one
+    begin = partial(_begin, workload, spec, device, progress)
+    begun, why_no_other = _begin_small(begin, baseline.get("batch_size"))
+    seconds["build_s"] = begun.build_s
+    training, batch_size, batch = begun.training, begun.batch_size, begun.batches[0]
     length = dataset_length(training)
-    progress("first step", {})
-    batches, load_s = first_batches(training)
-    batch = batches[0]
-    before = so_far().graphs
-    with _watching() as seen:
-        step_s = time_steps(partial(_first_step, training), batches, device)
-    compiled = own_compile(training.model) or so_far().graphs > before
+    compiled = own_compile(training.model) or begun.compiled
     habits = Habits.of(training, device, batch)
     cache_refused, cache_bytes = probe_cache(training)
     inplace_check = InplaceCheck(training.model, partial(_gradients, training, batch))
@@ -95,14 +88,14 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         sample_bytes=nbytes(batch) // batch_size,
         tensors_per_batch=sum(1 for _ in tensors(batch)),
         on_accelerator=on_accelerator(batch),
-        fixed_batch=why_batch_is_fixed(training, batch, batch_size, length),
+        fixed_batch=why_batch_is_fixed(training, batch, batch_size, length) or why_no_other,
         workers_refused=why_no_workers(training, batch),
         start_method=multiprocessing.get_start_method(),
         fork_only=USED_AT_IMPORT if touched_by_script else why_fork_only(training),
-        threads=threads,
+        threads=begun.threads,
         cache_refused=cache_refused,
         cache_sample_bytes=cache_bytes,
-        variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in batches}) > 1,
+        variable_shapes=len({tuple(shape[1:] for shape in shapes(item)) for item in begun.batches}) > 1,
         seeded_generators=generators_in(training.dataset),
         **model_facts(training.model),
         chain=None if chain is None else chain.path or type(chain.container).__name__,
@@ -121,8 +114,8 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         loss_reduction=loss_reduction(training, batch),
         own_step=workload.own_step,
         uses_tuned_autocast=training.tuned.autocast_entered > 0,
-        own_autocast="autocast" in seen,
-        own_scaler="scaler" in seen,
+        own_autocast="autocast" in begun.seen,
+        own_scaler="scaler" in begun.seen,
         compiled=compiled,
         compile_refused=why_no_compiler(device.type),
         draws_random=habits.draws_random,
@@ -130,15 +123,83 @@ def probe(workload: Workload, spec: TrialSpec, progress: Callable[..., None], se
         moves_parameters=habits.moves_parameters,
         import_s=seconds["import_s"],
         build_s=seconds["build_s"],
-        sample_load_s=load_s / batch_size,
-        sample_compute_s=step_s / batch_size,
+        sample_load_s=begun.load_s / batch_size,
+        sample_compute_s=begun.step_s / batch_size,
         baseline=baseline,
     )
 
 
-def _probe_batch(baseline: Any) -> int:
-    """Return a batch size that any workload can take: small, and more than one for BatchNorm."""
-    return max(2, min(PROBE_BATCH, int(baseline))) if baseline is not None else PROBE_BATCH
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A training after its first steps."""
+
+    training: Training
+    batch_size: int
+    batches: list[Any]
+    seen: set[str]
+    """what the user's own step and model do by themselves"""
+    compiled: bool
+    threads: int
+    build_s: float
+    load_s: float
+    """of a batch"""
+    step_s: float
+
+
+def _begin_small(begin: Callable[[int], _Begun], baseline: Any) -> tuple[_Begun, str | None]:
+    """Begin at a batch size that nearly any workload can take: small, and more than one for BatchNorm.
+
+    Where that fails, at the baseline's: a model may be made for one size, or for no less.
+
+    Returns:
+        What has begun, and why there is no other batch size than the baseline's, where neither a smaller one runs nor
+        a larger.
+    """
+    usual = PROBE_BATCH if baseline is None else int(baseline)
+    small = max(2, min(PROBE_BATCH, usual))
+    try:
+        return begin(small), None
+    except ScriptError as error:
+        if usual <= small:
+            raise
+        smaller = brief(error.__cause__ or error)
+    begun = begin(usual)  # where it fails, too, its error is the one to tell
+    length = dataset_length(begun.training)
+    if length is not None and length < 2 * usual:
+        return begun, None
+    try:
+        begin(2 * usual)
+    except ScriptError:
+        return begun, f"the step fails on a batch of another size: {smaller}"
+    except Exception:
+        return begun, None  # memory or the loss speaks against a larger one: the trials will tell
+    return begun, None
+
+
+def _begin(
+    workload: Workload, spec: TrialSpec, device: Device, progress: Callable[..., None], batch_size: int
+) -> _Begun:
+    progress("build", {})
+    at = time.perf_counter()
+    training = Training(workload, Config(batch_size=batch_size), device=spec.device, seed=spec.seed)
+    build_s = time.perf_counter() - at
+    threads = threading.active_count() - 1  # before the loader of the probe itself starts one
+    progress("first step", {})
+    batches, load_s = first_batches(training)
+    before = so_far().graphs
+    with _watching() as seen:
+        step_s = time_steps(partial(_first_step, training), batches, device)
+    return _Begun(
+        training=training,
+        batch_size=batch_size,
+        batches=batches,
+        seen=seen,
+        compiled=so_far().graphs > before,
+        threads=threads,
+        build_s=build_s,
+        load_s=load_s,
+        step_s=step_s,
+    )
 
 
 def _first_step(training: Training, batch: Any) -> Tensor | None:

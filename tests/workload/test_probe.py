@@ -36,6 +36,36 @@ def test_c03_small_dataset_is_not_taken_for_a_fixed_batch(length, real, write):
     assert (facts.fixed_batch, facts.dataset_length) == (None, length)
 
 
+ONE_SIZE = """
+    class Sized(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + STATE
+    w = autotune.Workload(model=lambda: Sized(4, 3), dataset=lambda: DATA, loss=nn.CrossEntropyLoss(),
+                          baseline={"batch_size": 16})
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "length", "fixed"),
+    [("torch.zeros(16, 3)", 64, True), ("x.topk(10, 0)[0].mean()", 64, False), ("torch.zeros(16, 3)", 16, False)],
+    ids=["one size", "no less than ten", "too few samples to tell"],
+)
+def test_c52_a_model_made_for_the_baselines_batch_is_probed_at_that(state, length, fixed, real, write):
+    facts = real.probe(write(ONE_SIZE.replace("STATE", state).replace("DATA", DATA.replace("LENGTH", str(length)))))
+    assert "float32[16, 4]" in facts.batch_structure
+    assert (facts.fixed_batch is not None) is fixed
+    assert not fixed or "fails on a batch of another size: RuntimeError" in facts.fixed_batch
+
+
+def test_a_first_step_that_fails_at_the_baselines_batch_too_is_told_of_that(real, write):
+    failure = real.refusal(
+        write(ONE_SIZE.replace("STATE", "torch.zeros(9, 3)").replace("DATA", DATA.replace("LENGTH", "64")))
+    )
+    assert "The batch is [float32[16, 4]" in failure.message
+    assert "torch.zeros(9, 3)" in failure.traceback
+    assert "probe.py" not in failure.traceback
+
+
 def test_dataset_of_one_sample_is_probed(real, write):
     assert real.probe(write(of_length(1))).dataset_length == 1
 
