@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.errors import text_of
 from autotune.trials.sandbox import guards, landlock, overlay
 
 OVERLAY, GUARDS = "overlay", "guards"
@@ -73,7 +74,7 @@ def refusal(error: BaseException) -> str:
     if not _entered:
         return ""
     refused = isinstance(error, OSError) and error.errno in NUMBERS
-    if not refused and not any(text in str(error).lower() for text in REFUSED):
+    if not refused and not any(text in text_of(error).lower() for text in REFUSED):
         return ""
     name = getattr(error, "filename", None)
     what = f"a write to {os.fsdecode(name)}" if isinstance(name, str | bytes) else "a write"

@@ -153,6 +153,16 @@ def test_a_folder_that_an_overlay_does_not_rename_is_named(monkeypatch):
     assert "a write to old" in sandbox.refusal(OSError(errno.EXDEV, os.strerror(errno.EXDEV), "old", None, "new"))
 
 
+@pytest.mark.parametrize("kind", [Exception, BaseException])
+def test_an_error_that_cannot_say_what_it_is_costs_no_record(monkeypatch, kind):
+    class Mute(kind):
+        def __str__(self):
+            raise ValueError("no text")
+
+    monkeypatch.setattr(sandbox, "_entered", True)
+    assert sandbox.refusal(Mute()) == ""
+
+
 def test_without_a_sandbox_a_trial_writes_as_its_script_does(runner, write, project, tmp_path):
     from tests.workload.real_trials import Real
 
