@@ -11,6 +11,7 @@ from autotune.errors import NO_TERMINAL, asks_for_input, text_of
 from autotune.records import Failure, Outcome
 
 HOST, DEVICE = "out of host memory", "out of device memory"
+TOO_SMALL = "BatchNorm got one value per channel"
 
 TEXTS: tuple[tuple[str, Outcome, str], ...] = (
     # (part of the text in lower case, outcome, reason); looked for in the errors of libraries only, in this order
@@ -53,6 +54,7 @@ ADVICE = {
     "too many open files": "Raise the limit (ulimit -n), or use fewer workers.",
     "a loader worker exited unexpectedly": "The dataset or collate_fn ended the process; num_workers=0 shows where.",
     "input was asked for": NO_TERMINAL,
+    TOO_SMALL: "The last batch of an epoch may have one sample: drop_last=True (DataLoader, Workload) leaves it out.",
 }
 
 
@@ -109,6 +111,8 @@ def _classify_one(error: BaseException) -> Classified | None:
         return Classified(Outcome.OUT_OF_MEMORY, HOST)
     if asks_for_input(error):
         return Classified(Outcome.ERROR, "input was asked for")
+    if isinstance(error, ValueError) and text_of(error).startswith("Expected more than 1 value per channel when train"):
+        return Classified(Outcome.ERROR, TOO_SMALL)
     # torch.OutOfMemoryError by name: the steering process reads outcomes without torch
     if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
         return Classified(Outcome.OUT_OF_MEMORY, DEVICE)

@@ -68,7 +68,6 @@ def test_c01_the_type_says_it_without_a_text(error, reason):
         RuntimeError("required rank 4 tensor to use channels_last format"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
         ValueError("your batch ran out of memory slots"),  # the user's own words
-        ValueError("Expected more than 1 value per channel when training, got input size [1, 8]"),
         KeyError("cannot allocate memory"),
         AssertionError("CUDA out of memory"),
         SystemExit(1),
@@ -93,6 +92,13 @@ def test_c24_other_texts_with_a_meaning(text, outcome, reason):
     found = classify_error(RuntimeError(text))
     assert found.outcome is outcome
     assert found.reason.startswith(reason)
+
+
+def test_batchnorm_of_one_sample_names_the_way_out():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(3))
+    found = classify_error(raised(lambda: model(torch.rand(1, 3))))
+    assert found == Classified(Outcome.ERROR, "BatchNorm got one value per channel")
+    assert "drop_last=True" in failure(found, "what happened").message
 
 
 def raised(function):

@@ -29,6 +29,8 @@ or functions build_model() and build_dataset(), and optionally build_optimizer(p
 training_step(model, batch), collate_fn(samples);
 or name your own: --model make_net --dataset load_data"""
 
+IMPORTS = "It imports autotune, so it is taken to have one; without that import it is run as it is."
+
 
 def load_workload(source: Source) -> Workload:
     """Return the workload that `source` names. Runs the user's module code.
@@ -91,8 +93,14 @@ def _from_functions(module: ModuleType, named: dict[str, str], script: str) -> W
         # by convention a training step comes first: it may well call the script's loss()
         parts.pop("training_step" if "loss" in named else "loss")
     if "model" not in parts or not {"dataset", "loader"} & set(parts):
-        raise WorkloadError(f"{script} has no workload; found {_candidates(module)}", hint=EXAMPLE)
+        hint = f"{IMPORTS}\n{EXAMPLE}" if _imports_autotune(module) else EXAMPLE
+        raise WorkloadError(f"{script} has no workload; found {_candidates(module)}", hint=hint)
     return Workload(**parts)
+
+
+def _imports_autotune(module: ModuleType) -> bool:
+    places = (getattr(value, "__module__", None) or getattr(value, "__name__", "") for value in vars(module).values())
+    return any(str(place).split(".")[0] == "autotune" for place in places)
 
 
 def _flag(role: str) -> str:

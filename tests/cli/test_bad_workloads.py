@@ -53,7 +53,9 @@ CASES = [
     Case(
         "no workload", "def make_net():\n    return None", ("train.py has no workload; found", "make_net()", "--model")
     ),
-    Case("empty script", "", ("train.py has no workload",)),
+    Case(
+        "empty script", "", ("train.py has no workload", "imports autotune", "without that import it is run as it is")
+    ),
     Case(
         "two workloads",
         f"a = autotune.Workload(model=lambda: nn.Linear(4, 3), dataset=data, {LINEAR}\n"
