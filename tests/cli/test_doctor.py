@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 FAULTY = """
     from torch.nn.functional import cross_entropy
     kept = []
@@ -54,6 +56,7 @@ def test_planted_faults_are_named_with_their_lines(write, run):
     assert found["ceilings"]["step_s"] >= found["ceilings"]["compute_s"] > 0
 
 
+@pytest.mark.slow  # the contract of the checks has clean workloads, too
 def test_a_clean_script_under_a_config_has_no_finding(write, run):
     script = write("build_model = lambda: nn.Linear(4, 3)\nbuild_dataset = data\nloss = nn.CrossEntropyLoss()\n")
     config = script.with_name("best.toml")

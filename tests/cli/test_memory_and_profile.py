@@ -139,7 +139,7 @@ def test_a_memory_limit_that_is_no_size(write, run):
     assert "--memory-limit much: not a size" in ended.message
 
 
-@pytest.mark.parametrize("command", ["doctor", "memory", "profile"])
+@pytest.mark.parametrize("command", [pytest.param("doctor", marks=pytest.mark.slow), "memory", "profile"])
 def test_no_file_of_the_users_is_changed(write, process, command):
     script = write("""
         def dataset():

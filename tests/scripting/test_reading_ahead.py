@@ -58,7 +58,10 @@ EVALUATES = """with torch.no_grad():
 
 
 @pytest.mark.parametrize("after", [pytest.param("time.sleep(0.1)", marks=pytest.mark.slow), EVALUATES])
-@pytest.mark.parametrize(("how", "batches"), [("ahead", 1), ("ahead", 2), ("prefetched", 2), ("ahead", 40)])
+@pytest.mark.parametrize(
+    ("how", "batches"),
+    [("ahead", 1), pytest.param("ahead", 2, marks=pytest.mark.slow), ("prefetched", 2), ("ahead", 40)],
+)
 def test_each_step_of_an_epoch_is_timed_once_and_nothing_else(real, write, how, batches, after):
     script = write(AHEAD.format(how=how, batches=batches, after=after, step_s=STEP_S))
     facts, record = probed_and_measured(real, script)
