@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from traceback import walk_tb
 
 from autotune.errors import NO_TERMINAL, asks_for_input, text_of
 from autotune.records import Failure, Outcome
@@ -111,7 +112,7 @@ def _classify_one(error: BaseException) -> Classified | None:
         return Classified(Outcome.OUT_OF_MEMORY, HOST)
     if asks_for_input(error):
         return Classified(Outcome.ERROR, "input was asked for")
-    if isinstance(error, ValueError) and text_of(error).startswith("Expected more than 1 value per channel when train"):
+    if isinstance(error, ValueError) and "more than 1 value per channel" in text_of(error) and _raised_by_torch(error):
         return Classified(Outcome.ERROR, TOO_SMALL)
     # torch.OutOfMemoryError by name: the steering process reads outcomes without torch
     if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
@@ -123,6 +124,11 @@ def _classify_one(error: BaseException) -> Classified | None:
     if found is None and type(error).__module__.startswith(COMPILER):
         return Classified(Outcome.UNSUPPORTED, "torch.compile failed")
     return found
+
+
+def _raised_by_torch(error: BaseException) -> bool:
+    places = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return bool(places) and places[-1].startswith("torch.")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -68,6 +68,7 @@ def test_c01_the_type_says_it_without_a_text(error, reason):
         RuntimeError("required rank 4 tensor to use channels_last format"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
         ValueError("your batch ran out of memory slots"),  # the user's own words
+        ValueError("Expected more than 1 value per channel when training, got input size [1, 8]"),
         KeyError("cannot allocate memory"),
         AssertionError("CUDA out of memory"),
         SystemExit(1),

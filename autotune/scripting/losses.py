@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from autotune.graphs import nodes_behind
 from autotune.scripting.changes import Changes
 
 
@@ -69,18 +70,7 @@ class Losses:
 
 def leaves_of(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return the tensors that a backward pass from these would give gradients to."""
-    pending: list[Any] = [item.grad_fn for item in tensors]
-    seen, found = set(pending), []
-    while pending:
-        node = pending.pop()
-        if node is None:
-            continue
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        following = {parent for parent, _ in node.next_functions} - seen
-        seen |= following
-        pending.extend(following)
-    return found
+    return [node.variable for node in nodes_behind(tensors) if type(node).__name__ == "AccumulateGrad"]
 
 
 def _listed(tensors: Any) -> Iterable[Any]:

@@ -272,10 +272,10 @@ def test_a_batch_size_that_the_script_cannot_change_does_not_apply(real, write):
 
 ENDED_BY_A_LOOK = """
     import torch
-    from torch import nn
+    from torch import library, nn
     from torch.utils.data import DataLoader, Dataset
 
-    torch.library.define("doubling::double", "(Tensor x) -> Tensor")  # refused where the script is run again
+    library.define("doubling::double", "(Tensor x) -> Tensor")  # refused where the script is run again
 
     class Data(Dataset):
         def __len__(self):

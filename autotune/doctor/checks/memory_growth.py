@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from autotune.doctor.context import Context
 from autotune.doctor.findings import Finding, Gain, Gives
 from autotune.doctor.lines import find_nodes
+from autotune.graphs import nodes_behind
 from autotune.words.figures import memory
 
 STEPS = 6
@@ -71,15 +72,7 @@ def _held(model: nn.Module, earlier: list[Tensor]) -> dict[int, Tensor]:
 
 def _graph_nodes(tensors: list[Tensor]) -> int:
     """Return how many nodes of autograd's graph these tensors keep alive."""
-    seen: set[Any] = set()
-    pending: list[Any] = [item.grad_fn for item in tensors if item.grad_fn is not None]
-    while pending and len(seen) < MAX_NODES:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        pending.extend(following for following, _ in node.next_functions)
-    return len(seen)
+    return sum(1 for _ in itertools.islice(nodes_behind(tensors), MAX_NODES))
 
 
 def holders(item: object, depth: int = 4) -> list[str]:
