@@ -23,7 +23,7 @@ RECENT_S = 1.0  # the driver's samples are a sixth of a second to a second long
 
 
 class GpuWatch:
-    """Looks at every NVIDIA card twice a second while a trial runs; does nothing where there is none.
+    """Looks at every NVIDIA card while a trial runs, some times a second; does nothing where there is none.
 
     In a container the driver may know processes by other numbers than we do. Then the card that the trial was given
     speaks for it: what it holds more than before the trial, and who was on it already.

@@ -219,7 +219,7 @@ class ForkServerRunner:
             raise
 
         def told(message: Mapping[str, Any]) -> None:
-            watchdog.phase = str(message["phase"])
+            watchdog.told(str(message["phase"]))
             report(message)
 
         selector = selectors.DefaultSelector()

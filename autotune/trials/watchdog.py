@@ -16,6 +16,7 @@ from autotune.trials.gpu import GpuWatch, card_of
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FAMILY_S = 0.5  # between two looks for new processes of the trial: walking /proc costs more than reading a size
+CARD_S = 0.2  # between two looks at the accelerator: clocks fall and neighbours come within a window
 MAX_LOG_BYTES = 16 << 20
 LOG_GAP = b"\n... [autotune: the log grew too large, and what came here was dropped] ...\n"
 GIB = 1 << 30
@@ -26,8 +27,7 @@ class Watchdog:
 
     def __init__(self, pid: int, limits: Limits, log: Path, device: str = "") -> None:
         """`device` is the trial's, as the user named it."""
-        self.phase = ""
-        """of the trial, as far as it has told"""
+        self._phase = ""
         self._pid = pid
         self._limits = limits
         self._log = log
@@ -36,9 +36,15 @@ class Watchdog:
         """of the trial: all processes that it was seen to have"""
         self._live: list[int] = []
         self._looked_at = 0.0
+        self._card_looked_at = 0.0
         self._counted = 0
         self._counted_at = 0.0
         self._gpu = GpuWatch(pid, card_of(device))
+
+    def told(self, phase: str) -> None:
+        """Take the phase that the trial says it is in; the accelerator is looked at as its window begins."""
+        if phase != self._phase:
+            self._phase, self._card_looked_at = phase, 0.0
 
     def verdict(self) -> tuple[Outcome, Failure] | None:
         """Return how the trial must end now, or None to let it go on."""
@@ -53,8 +59,10 @@ class Watchdog:
             self._looked_at = now
             self._live = _descendants(self._pid)
             self.family.update(self._live)
-            self._gpu.look(self._live, timed=self.phase == "window")
             _shorten(self._log)
+        if now - self._card_looked_at > CARD_S:
+            self._card_looked_at = now
+            self._gpu.look(self._live, timed=self._phase == "window")
         used = self._host_bytes(now)
         if used > self._limits.host_bytes:
             message = (

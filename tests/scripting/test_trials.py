@@ -156,7 +156,7 @@ KEEPS_WORKERS = """
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         data = TensorDataset(torch.ones(32, 4), torch.ones(32, 1))
         loader = Loader(data, batch_size=4, num_workers=1, persistent_workers=True, worker_init_fn=get_ready)
-        for epoch in range(24):
+        for epoch in range(8):
             for x, y in loader:
                 time.sleep(0.004)
                 loss = (model(x) - y).square().mean()

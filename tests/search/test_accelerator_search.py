@@ -118,7 +118,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: ForkServerRu
     driver.install(monkeypatch)
 
     def run(when: dict[str, int] | None = None, **options: Any) -> Any:
-        options = {"trials": 3, "target": 0.5, "trial_budget_s": 0.3, "headroom": 0.0, **options}
+        # a window that the driver is asked in more than once, however busy the machine
+        options = {"trials": 3, "target": 0.5, "trial_budget_s": 1.0, "headroom": 0.0, **options}
         wishes = Wishes(device="fake:0", excluded=[name for name in OPTIONS if name != "batch_size"], **options)
         told = Told(driver, **(when or {}))
         folder = RunFolder(tmp_path / "run")
@@ -151,8 +152,7 @@ def test_a_throttled_trial_is_rejected_and_measured_again(search):
     assert records[3].config == records[2].config
     assert any("gpu_throttled" in note for note in told.notes)
     clocks = {record.number: record.measurement.sm_clock_mhz for record in records}
-    assert clocks[2] in (0, 1000)  # 0: the driver was asked before the short window only
-    assert clocks[3] in (0, 1980)
+    assert (clocks[2], clocks[3]) == (1000, 1980)
 
 
 def test_a_foreign_process_on_the_card_is_flagged_and_the_trial_measured_again(search):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import types
@@ -66,6 +67,22 @@ def test_over_the_limit_the_exact_figure_decides(processes, tmp_path):
     assert (verdict[0], verdict[1].reason) == (Outcome.OUT_OF_MEMORY, "over the host memory limit")
     assert "0.21 GiB" in verdict[1].message
     assert processes["asked"] == 2
+
+
+def test_the_card_is_looked_at_as_the_window_begins_and_five_times_a_second(processes, tmp_path, monkeypatch):
+    dog = watch(tmp_path)
+    looks: list[tuple[float, bool]] = []
+    monkeypatch.setattr(
+        dog, "_gpu", types.SimpleNamespace(look=lambda family, timed: looks.append((processes["now"], timed)))
+    )
+    for step in range(20):  # a look each 0.05 s
+        processes["now"] = step / 20
+        dog.told("warm-up" if step < 10 else "window")
+        dog.verdict()
+    times = [now for now, _ in looks]
+    assert next(now for now, timed in looks if timed) == 0.5
+    assert all(timed == (now >= 0.5) for now, timed in looks)
+    assert max(b - a for a, b in itertools.pairwise(times)) <= 0.25
 
 
 def test_a_main_process_over_the_limit_needs_no_exact_figure(processes, tmp_path):
